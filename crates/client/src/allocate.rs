@@ -46,7 +46,9 @@ impl Client {
     /// node.
     pub(crate) async fn check_possible(&self, wanted: u64, layout: Option<Layout>) -> Outcome<()> {
         let node = match layout.map(Layout::distribution) {
-            Some(Distribution::Single(partition)) => self.inner.home(partition).filter(|_| self.inner.nodes.len() > 1),
+            Some(Distribution::Single(partition)) => {
+                self.router().home(partition).filter(|_| self.router().nodes.len() > 1)
+            }
             _ => None,
         };
         let counts = |id: NodeId| node.is_none_or(|node| node == id);

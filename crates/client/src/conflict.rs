@@ -57,13 +57,13 @@ impl ConflictBackoff {
 impl Client {
     /// The state of a call without conflicts so far.
     pub(crate) fn conflict_backoff(&self) -> ConflictBackoff {
-        ConflictBackoff::new(self.inner.retry_policy)
+        ConflictBackoff::new(self.router().retry_policy)
     }
 
     /// Repeats a query until its answer is consistent: no intent that holds part of it was
     /// committed when it was given.
     pub(crate) async fn query_settled(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
-        let conflicts = ConflictBackoff::new(self.inner.retry_policy);
+        let conflicts = ConflictBackoff::new(self.router().retry_policy);
         // Intents that were found undecided while they held what was asked for. One that still
         // holds it was not committed in between, so the state without it was right at that moment.
         let mut open: Vec<Intent> = Vec::new();

@@ -68,15 +68,22 @@ pub trait Connection: Send + Sync + fmt::Debug {
         false
     }
 
+    /// True if the node may be on this host, as far as that is known without a call: a client says
+    /// hello to such a node when it begins.
+    fn is_near(&self) -> bool {
+        self.is_on_local_host()
+    }
+
     /// True if the node is in this process.
     fn is_in_process(&self) -> bool {
         false
     }
 
-    /// Subscribes a session, so that it may cache what it is answered. `on_invalidate` is called
-    /// with invalidations, and with `Recall::All` when the connection has broken. Answered by
-    /// `Done`; refused if the connection cannot carry invalidations. A reply that is dropped before
-    /// its answer leaves nothing behind.
+    /// Subscribes the client of a session, so that it may cache what it is answered in all its
+    /// sessions. `on_invalidate` is called with invalidations, and with `Recall::All` when the
+    /// connection has broken. Answered by `Done`, at once if the client is subscribed over this
+    /// connection already; refused if the connection cannot carry invalidations. A reply that is
+    /// dropped before its answer leaves nothing behind.
     fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
         let _ = (session, on_invalidate);
         let what = "cache invalidations over this connection".into();
@@ -125,6 +132,9 @@ impl Connection for InProcessConnection {
     }
 
     fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
+        if self.0.is_subscribed(session) {
+            return ReplyFuture::ready(Ok(Answer::Done));
+        }
         ReplyFuture::ready(self.0.subscribe(session, on_invalidate).map(|()| Answer::Done).map_err(Failure::Refused))
     }
 

@@ -11,17 +11,17 @@ impl Client {
     /// The local node: in this process, otherwise in another process of this host. The first, if
     /// there are several.
     pub fn local_node(&self) -> Option<NodeId> {
-        self.inner.nodes.local_node()
+        self.router().nodes.local_node()
     }
 
     /// The nodes that hold partitions, by ascending ids.
     pub fn data_nodes(&self) -> Vec<NodeId> {
-        self.inner.data_nodes()
+        self.router().data_nodes()
     }
 
     /// True if a node of the pool holds partitions.
     pub fn holds_data(&self, node: NodeId) -> bool {
-        self.inner.pick(node, 0).is_some()
+        self.router().pick(node, 0).is_some()
     }
 
     /// Places the stripes of a file: at the node that its policy gives, or in the partition chosen
@@ -32,7 +32,7 @@ impl Client {
             Distribution::Single(partition) => partition,
             Distribution::Striped => file.partition(),
         };
-        let more = self.inner.stripe_bytes.into();
+        let more = self.router().stripe_bytes.into();
         let partition = self.choose_partition(policy, more, file.0).await.unwrap_or(by_hash);
         self.mutate(file.partition(), Command::place(file, partition)).await
     }
@@ -45,9 +45,9 @@ impl Client {
         (directory, name): (FileId, &Name),
         bytes: u64,
     ) -> (Layout, Option<Policy>) {
-        let by_hash = single_partition(self.inner.seed, directory, name.as_bytes(), self.inner.partitions);
+        let by_hash = single_partition(self.router().seed, directory, name.as_bytes(), self.router().partitions);
         let PlacementDecision { layout, pending_policy } =
-            PlacementDecision::new(self.inner.stripe_bytes, placing, by_hash);
+            PlacementDecision::new(self.router().stripe_bytes, placing, by_hash);
         let Some(policy) = pending_policy else { return (layout, None) };
         let chosen = self.choose_partition(policy, bytes, by_hash.0.into()).await.unwrap_or(by_hash);
         (layout.in_partition(chosen), pending_policy)
@@ -56,7 +56,7 @@ impl Client {
     /// A partition of the node that a policy names or chooses; `None` if it gives no node.
     async fn choose_partition(&self, policy: Policy, more: u64, hash: u64) -> Option<PartitionId> {
         let node = self.choose_node(policy, more).await?;
-        self.inner.pick(node, hash)
+        self.router().pick(node, hash)
     }
 
     /// The node that a policy names, or chooses now for about `more` bytes.
@@ -79,7 +79,7 @@ impl Client {
     /// The partition of a new directory's inode: by a hash of its parent and name. If the policy
     /// names a node for the bytes below it, one of that node's partitions.
     pub(crate) fn directory_home(&self, placing: PlacementSpec, parent: FileId, name: &Name) -> PartitionId {
-        let by_hash = directory_partition(self.inner.seed, parent, name.as_bytes(), self.inner.partitions);
+        let by_hash = directory_partition(self.router().seed, parent, name.as_bytes(), self.router().partitions);
         self.inode_home(placing, by_hash)
     }
 
@@ -87,8 +87,8 @@ impl Client {
     /// it, one of that node's partitions.
     pub(crate) fn inode_home(&self, placing: PlacementSpec, by_hash: PartitionId) -> PartitionId {
         let node = placing.policy.and_then(|policy| self.fixed_node(policy));
-        let elsewhere = node.filter(|node| self.inner.home(by_hash) != Some(*node));
-        elsewhere.and_then(|node| self.inner.pick(node, by_hash.0.into())).unwrap_or(by_hash)
+        let elsewhere = node.filter(|node| self.router().home(by_hash) != Some(*node));
+        elsewhere.and_then(|node| self.router().pick(node, by_hash.0.into())).unwrap_or(by_hash)
     }
 
     /// Checks that a placement policy names a node that holds data. Other attributes are not
@@ -106,7 +106,7 @@ impl Client {
         if self.holds_data(node) {
             return Ok(());
         }
-        let nodes: Vec<String> = self.inner.data_nodes().iter().map(NodeId::to_string).collect();
+        let nodes: Vec<String> = self.router().data_nodes().iter().map(NodeId::to_string).collect();
         let why = format!("the pool has no node {node} that holds data; those that do: {}", nodes.join(", "));
         Err(Refusal::Invalid { object, why: why.into() })
     }

@@ -101,9 +101,9 @@ impl Client {
     /// The extent request for a file in a partition: made only to a node of this host, because only
     /// its descriptors can be had.
     pub(crate) fn extent_request(&self, partition: PartitionId) -> ExtentRequest {
-        match self.inner.connection_to(partition) {
-            Ok((home, node, _)) if node.is_on_local_host() => {
-                if self.local_node() == Some(home) {
+        match self.router().link_to(partition) {
+            Ok((link, _)) if link.connection.is_on_local_host() => {
+                if self.local_node() == Some(link.node) {
                     ExtentRequest::Local
                 } else {
                     ExtentRequest::Any
@@ -115,7 +115,7 @@ impl Client {
 
     /// True if a partition is at a node of this host, in any process.
     pub(crate) fn is_on_local_host(&self, partition: PartitionId) -> bool {
-        self.inner.connection_to(partition).is_ok_and(|(_, node, _)| node.is_on_local_host())
+        self.router().link_to(partition).is_ok_and(|(link, _)| link.connection.is_on_local_host())
     }
 
     /// Ends one open.
@@ -314,7 +314,7 @@ impl Client {
     async fn write_range(&self, plan: WritePlan, data: &Bytes, piece: &StripeRange) -> Outcome<()> {
         let stripe_bytes = plan.layout.stripe_bytes();
         let (generation, offset, data) = (plan.generation, piece.offset, data.slice(piece.range.clone()));
-        let ends = stripe_bytes < self.inner.stripe_bytes && offset + length_of(&data, plan.file)? == stripe_bytes;
+        let ends = stripe_bytes < self.router().stripe_bytes && offset + length_of(&data, plan.file)? == stripe_bytes;
         let action = StripeAction::Write { generation, offset, ends, data };
         self.send_stripe(plan.file, plan.layout, piece.stripe, action).await.map(drop)
     }

@@ -68,7 +68,7 @@ impl Client {
         conflicts: &'a ConflictBackoff,
     ) -> TransactionDriver<'a> {
         let bound = self.bind_to_session();
-        let intent = Intent { number: self.inner.next_intent(), session: bound.session(), coordinator };
+        let intent = Intent { number: self.next_intent(), session: bound.session(), coordinator };
         TransactionDriver { client: self, bound, intent, prepared: Vec::new(), conflicts, open: true }
     }
 
@@ -79,7 +79,7 @@ impl Client {
         F: Future<Output = Outcome<T>>,
     {
         for _ in 0..PLANS_MAX {
-            let state = self.session_state()?;
+            let state = self.session_state();
             match attempt().await {
                 Err(Refusal::Stale(_)) => {}
                 Err(Refusal::SessionEnded) => self.renew_session(&state).await?,

@@ -7,21 +7,18 @@
 //! [`Client::recover`].
 //!
 //! ```text
-//!   verb (names, rename, files) -> intent -> call: number, route, retry -> Connection -> node
+//!   verb (names, rename, files) -> intent -> call -> Router: route, retry -> Connection -> node
 //! ```
 //!
 //! Modules for calls:
-//! - `client`: a client: its session, its copy of the map, its connections
-//! - `call`: a call: numbered, routed by the map, sent until it is answered
-//! - `sequence`: sequence numbers of changes in each partition
-//! - `retry`: the retry policy
-//! - `circuit_breaker`: outages of a node, remembered so that not every call must find them out
+//! - `client`: a client: the way to the nodes, and what the verbs remember
+//! - `router`: the way to the nodes: the map, the connections, the session, retries
+//! - `call`: a call: a command that is sent in whichever session, and past conflicts
 //! - `connection`: the trait of a connection to a node, and the connection in one process
-//! - `nodes`: a connection to each node of the pool, and the set of those that do not answer
+//! - `connector`: the trait that makes connections to nodes that the map names
 //!
 //! Modules for sessions:
-//! - `handshake`: the handshake, which starts a session and names it to the other nodes
-//! - `session`: the change to the next session, after a connection has broken
+//! - `session`: the session that a call is made in, and the next one
 //! - `recovery`: removal of stripes, the end of a session, and recovery of what a dead client left
 //! - `subscription`: subscription to cache invalidations
 //!
@@ -51,8 +48,8 @@
 //! Invariants:
 //! - A change is resent with its request id until it is answered, so it is done once, whatever
 //!   messages the connection loses.
-//! - A session ends when a connection that carries it breaks. Later calls are made in the next
-//!   session; handles of the old one are refused with `SessionEnded`.
+//! - A session ends at a node when the connection to it breaks. Later calls are made in the next
+//!   session; handles of what was open there are refused with `SessionEnded`.
 //! - Every wait is bounded: tries are counted, pauses grow to a limit, then the call fails with
 //!   `Unavailable`.
 //! - Dropping a future is like a crash of the client at that point: nothing stays locked, and the
@@ -61,26 +58,23 @@
 
 mod allocate;
 mod call;
-mod circuit_breaker;
 mod client;
 mod conflict;
 mod connection;
+mod connector;
 mod extent_io;
 mod file_placement;
 mod files;
-mod handshake;
 mod inode;
 mod intent;
 mod locate;
 mod names;
-mod nodes;
 pub mod objects;
 mod path_hint;
 mod program_open;
 mod recovery;
 mod rename;
-mod retry;
-mod sequence;
+mod router;
 mod session;
 mod split;
 mod split_attributes;
@@ -91,14 +85,14 @@ mod usage;
 
 pub use client::{Client, poll_now};
 pub use connection::{Connection, FdLeaseFuture, InProcessConnection, ProgramFdFuture};
+pub use connector::Connector;
 pub use files::{OpenedInode, WrittenRange};
 pub use locate::{ExpectedLocation, FileLocation};
 pub use node::{BackingFd, BackingLease, OnInvalidate};
-pub use nodes::Nodes;
 pub use objects::Objects;
 pub use path_hint::PathHint;
 pub use program_open::ProgramOpen;
-pub use retry::RetryPolicy;
+pub use router::{nodes::Nodes, retry::RetryPolicy};
 
 #[cfg(test)]
 mod file_placement_test;

@@ -74,7 +74,7 @@ impl Client {
     pub async fn locate(&self, file: FileId) -> Outcome<FileLocation> {
         let attributes = self.stat(file).await?;
         let not_there = || Refusal::NotFound(Object::File(file));
-        let inode = self.inner.home(file.partition()).ok_or_else(not_there)?;
+        let inode = self.router().home(file.partition()).ok_or_else(not_there)?;
         let mut located = FileLocation { inode, bytes: Vec::new() };
         if attributes.kind != Kind::File || attributes.size == 0 {
             return Ok(located);
@@ -87,8 +87,8 @@ impl Client {
         }
         let stripe_bytes = u64::from(layout.stripe_bytes());
         for stripe in stripes.iter().take(LOCATED_STRIPES_MAX) {
-            let partition = layout.partition(self.inner.seed, file, StripeNo(stripe), self.inner.partitions);
-            let node = self.inner.home(partition).unwrap_or(inode);
+            let partition = layout.partition(self.router().seed, file, StripeNo(stripe), self.router().partitions);
+            let node = self.router().home(partition).unwrap_or(inode);
             let range = stripe * stripe_bytes..attributes.size.min((stripe + 1) * stripe_bytes);
             match located.bytes.last_mut() {
                 // The file has become shorter since its attributes were read.
@@ -108,13 +108,18 @@ impl Client {
         }
         let placing = self.placement(directory).await?.placing;
         let policy = placing.policy.unwrap_or(Policy::Striped);
-        let inode = name.and_then(|name| self.inner.home(self.slot(directory, name).partition()));
+        let inode = name.and_then(|name| self.router().home(self.slot(directory, name).partition()));
         let by_hash = || {
             let name = name.filter(|_| policy != Policy::Striped)?;
-            self.inner.home(single_partition(self.inner.seed, directory, name.as_bytes(), self.inner.partitions))
+            self.router().home(single_partition(
+                self.router().seed,
+                directory,
+                name.as_bytes(),
+                self.router().partitions,
+            ))
         };
         let chosen = self.choose_node(policy, 0).await.filter(|node| self.holds_data(*node)).or_else(by_hash);
-        let nodes = chosen.map_or_else(|| self.inner.shares(), |node| vec![(node, 1.0)]);
+        let nodes = chosen.map_or_else(|| self.router().shares(), |node| vec![(node, 1.0)]);
         Ok(ExpectedLocation { inode, policy, nodes })
     }
 

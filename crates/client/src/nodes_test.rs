@@ -1,20 +1,20 @@
 //! Pools of several nodes: one file system, parts of which may be unavailable.
 
 use crate::{
-    Client, Connection, InProcessConnection, Nodes, Objects,
+    Client, Connection, Connector, InProcessConnection, Nodes, Objects,
     objects::Condition,
     pool_test::*,
     testing::{CountingConnection, CrashingConnection, SteppedConnection},
 };
 use bytes::Bytes;
-use node::{Node, NodeSettings};
-use placement::{FileId, NodeId};
+use node::{Node, NodeSettings, ReplyFuture};
+use placement::{Epoch, FileId, NodeId, PartitionEntry, PartitionMap};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 use store::ModelEngine;
-use wire::{OpenFlags, Outcome, PLACEMENT, Recall, Refusal, Session, XattrMode};
+use wire::{Answer, Body, OpenFlags, Outcome, PLACEMENT, Recall, Refusal, Request, Session, XattrMode};
 
 /// Enough directories that each node has some.
 const DIRECTORIES: usize = 40;
@@ -133,7 +133,7 @@ async fn connections_that_are_not_to_the_nodes_of_one_pool_are_refused_by_what_i
     let strange = NodeSettings { seed: 9, ..settings() };
     let strange = Pool::start(2, &strange, || Arc::new(ModelEngine::new(1 << 20, STRIPE)));
     let strange = refused([way(1, one), way(2, &strange.nodes()[1])]).await;
-    assert!(strange.contains("nodes 1 and 2 are not of the same pool"), "{strange}");
+    assert!(strange.contains("node 2 is not of the pool of the other nodes"), "{strange}");
     assert!(refused([]).await.contains("connect to them"));
 }
 
@@ -320,4 +320,102 @@ async fn a_client_that_leaves_costs_one_message_for_each_node_and_what_it_left_o
         let file = healthy.lookup(FileId::ROOT, b"f7").await.unwrap().file;
         assert!(!(*healthy).open(file, OpenFlags::READ).await.unwrap().shared, "nobody else has it open");
     }
+}
+
+#[tokio::test]
+async fn a_node_hears_of_a_client_with_the_first_request_to_it_and_of_its_end_if_it_had_one() {
+    let (pool, nodes) = (Pool::of(8), 8);
+    let made = directories(&pool.client().await).await;
+    let counts: Vec<Arc<AtomicU64>> = (0..nodes).map(|_| Arc::default()).collect();
+    let far = |node: InProcessConnection| {
+        let count = counts[node.0.id().0 as usize - 1].clone();
+        CountingConnection::new(SteppedConnection::new(node), count)
+    };
+    let calls = || counts.iter().map(|count| count.swap(0, Relaxed)).collect::<Vec<_>>();
+    let fs = pool.over(far, IMPATIENT).await;
+    assert_eq!(calls(), [1, 0, 0, 0, 0, 0, 0, 0]);
+    let at_five = made.into_iter().find(|directory| home(*directory, nodes) == 5).unwrap();
+    fs.list(at_five, 0, 10).await.unwrap();
+    assert_eq!(calls(), [0, 0, 0, 0, 2, 0, 0, 0], "a hello, and the request");
+    fs.list(at_five, 0, 10).await.unwrap();
+    assert_eq!(calls(), [0, 0, 0, 0, 1, 0, 0, 0]);
+    fs.subscribe(&(Arc::new(|_: &[Recall]| ()) as crate::OnInvalidate)).await.unwrap();
+    let subscribed = pool.nodes().iter().map(|node| node.is_subscribed(fs.session())).collect::<Vec<_>>();
+    assert_eq!(subscribed, [true, false, false, false, true, false, false, false]);
+    calls();
+    fs.close().await.unwrap();
+    assert_eq!(calls(), [1, 0, 0, 0, 1, 0, 0, 0]);
+}
+
+/// Connects to nodes of this process, except to one, by addresses that name their ids.
+#[derive(Debug)]
+struct InProcess(Vec<Arc<Node>>, NodeId);
+
+impl Connector for InProcess {
+    fn connect(&self, node: NodeId, address: &str) -> Result<Arc<dyn Connection>, String> {
+        assert_eq!(address, node.to_string());
+        if node == self.1 {
+            return Err("it is not for us".into());
+        }
+        Ok(Arc::new(direct(&self.0[node.0 as usize - 1])))
+    }
+}
+
+/// A pool whose map has the addresses of its nodes.
+fn with_addresses(nodes: u32) -> Vec<Arc<Node>> {
+    let ids: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
+    let shares: Vec<(NodeId, u64)> = ids.iter().map(|id| (*id, 1)).collect();
+    let map = PartitionMap::proportional(&shares, settings().partitions).unwrap();
+    let map = map.with_addresses(ids.iter().map(|id| (*id, Arc::from(id.to_string()))));
+    let engine = || Arc::new(ModelEngine::new(256 << 20, STRIPE));
+    ids.iter().map(|id| Node::in_pool(*id, map.clone(), settings(), engine())).collect()
+}
+
+#[tokio::test]
+async fn a_client_that_knows_one_node_finds_the_others_in_the_map() {
+    let nodes = with_addresses(4);
+    let connect = |except| {
+        let connector = Arc::new(InProcess(nodes.clone(), NodeId(except)));
+        Client::connect_all(Nodes::with_connector(connector, [way(3, &nodes[2])]), IMPATIENT)
+    };
+    let fs = TestFs(connect(0).await.unwrap());
+    fs.write_file(b"large", &filled(3, 64 * STRIPE)).await.unwrap();
+    assert!(nodes.iter().all(|node| node.usage().stripes > 0));
+    let refused = connect(2).await.unwrap_err().to_string();
+    assert!(refused.contains("no connection to its node 2"), "{refused}");
+}
+
+/// A connection whose first hello is answered with the map of a time when the pool had one node.
+#[derive(Debug)]
+struct Outdated(InProcessConnection, AtomicU64);
+
+impl Connection for Outdated {
+    fn call(&self, request: Request) -> ReplyFuture {
+        let is_first = matches!(request.body, Body::Hello) && self.1.fetch_add(1, Relaxed) == 0;
+        let reply = self.0.call(request);
+        ReplyFuture::deferred(async move {
+            let mut answer = reply.await;
+            if let (true, Ok(Answer::Hello(hello))) = (is_first, &mut answer) {
+                let mut entries = vec![PartitionEntry::first(NodeId(1)); hello.map.partitions() as usize];
+                for entry in &mut entries {
+                    entry.epoch = Epoch(0);
+                }
+                hello.map = Arc::new(PartitionMap::new(entries).unwrap());
+            }
+            answer
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_partition_at_a_node_that_came_later_is_found_by_the_node_that_had_it() {
+    let nodes = with_addresses(4);
+    let outdated = Arc::new(Outdated(direct(&nodes[0]), AtomicU64::new(0))) as Arc<dyn Connection>;
+    let connector = Arc::new(InProcess(nodes.clone(), NodeId(0)));
+    let first = Nodes::with_connector(connector, [(NodeId(1), outdated)]);
+    let fs = TestFs(Client::connect_all(first, IMPATIENT).await.unwrap());
+    assert_eq!(fs.data_nodes(), [NodeId(1)]);
+    fs.write_file(b"large", &filled(3, 64 * STRIPE)).await.unwrap();
+    assert!(nodes.iter().all(|node| node.usage().stripes > 0));
+    assert_eq!(fs.data_nodes(), [1, 2, 3, 4].map(NodeId));
 }

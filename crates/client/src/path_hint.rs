@@ -135,7 +135,7 @@ impl Client {
         if names.is_empty() && credentials.is_none() {
             return Some(Route::ById);
         }
-        let together = self.inner.home(top.partition()) == self.inner.home(partition);
+        let together = self.router().home(top.partition()) == self.router().home(partition);
         together.then_some(Route::ByPath { top, names, directory, credentials })
     }
 }

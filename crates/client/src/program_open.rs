@@ -115,7 +115,7 @@ impl Client {
         let (file, session) = (opened.attributes.file, self.session());
         let placeholder =
             if opened.attributes.kind == Kind::Directory { LeaseKind::Directory } else { LeaseKind::Bytes };
-        let home = self.inner.home(file.partition());
+        let home = self.router().home(file.partition());
         let candidates = [
             match LeaseKind::for_open(&opened.attributes, flags) {
                 LeaseKind::Extent(extent) => Some((Some(extent.node), LeaseKind::Extent(extent))),
@@ -126,7 +126,7 @@ impl Client {
             Some((home.filter(|home| self.is_local(*home)).or_else(|| self.local_node()), placeholder)),
         ];
         for (node, kind) in candidates.into_iter().flatten() {
-            let connection = node.and_then(|node| self.inner.nodes.get(node));
+            let connection = node.and_then(|node| self.router().nodes.connection(node));
             let Some(reply) = connection
                 .and_then(|connection| connection.dup_fd_for_program(ProgramFd { session, file, flags, kind }))
             else {
@@ -141,7 +141,7 @@ impl Client {
     }
 
     fn is_local(&self, node: NodeId) -> bool {
-        self.inner.nodes.get(node).is_some_and(Connection::is_on_local_host)
+        self.router().nodes.connection(node).is_some_and(|connection| connection.is_on_local_host())
     }
 
     /// Probes the open with this lease after a copy of its descriptor was closed, and closes the
@@ -167,13 +167,14 @@ impl Client {
     /// second later if none comes; nobody waits. False if [`Self::probe_lease`] must be used.
     pub fn notify_closed(&self, lease: OpenLeaseId, file: FileId) -> bool {
         let node = lease.origin().0;
-        let alone = self.inner.home(file.partition()) == Some(node);
-        alone && self.inner.nodes.get(node).is_some_and(|connection| connection.notify_closed(lease))
+        let alone = self.router().home(file.partition()) == Some(node);
+        alone && self.router().nodes.connection(node).is_some_and(|connection| connection.notify_closed(lease))
     }
 
     /// The nodes of this host, which may have given descriptors.
     pub fn local_nodes(&self) -> Vec<NodeId> {
-        self.inner.nodes.iter().filter(|(_, connection)| connection.is_on_local_host()).map(|(node, _)| node).collect()
+        let links = self.router().nodes.links();
+        links.iter().filter(|link| link.connection.is_on_local_host()).map(|link| link.node).collect()
     }
 
     /// The live opens whose descriptors, given by this node, refer to the file with these `stat`

@@ -84,40 +84,28 @@ impl Client {
         self.recover_in(session, self.partitions().collect()).await
     }
 
-    /// Like [`Self::recover`], in the partitions of one node: for a session whose connection to
-    /// that node has ended.
-    pub async fn recover_at(&self, node: NodeId, session: Session) -> Outcome<()> {
-        let partitions = self.partitions().filter(|partition| self.inner.home(*partition) == Some(node)).collect();
-        self.recover_in(session, partitions).await
-    }
-
-    async fn recover_in(&self, session: Session, partitions: Vec<PartitionId>) -> Outcome<()> {
+    /// Like [`Self::recover`], in these partitions alone: for a session whose connection to their
+    /// node has ended.
+    pub async fn recover_in(&self, session: Session, partitions: Vec<PartitionId>) -> Outcome<()> {
         // End the session everywhere first, so that none of its requests that are still in flight
         // is executed later.
         let mut broadcast = Broadcast::new(self);
-        let mut ended = Vec::new();
-        for home in partitions.iter().filter_map(|partition| self.inner.home(*partition)) {
-            if !ended.contains(&home) {
-                ended.push(home);
-                broadcast.ask(home, self.end_session(home, session)).await;
-            }
+        let homes: BTreeSet<NodeId> =
+            partitions.iter().filter_map(|partition| self.router().home(*partition)).collect();
+        for home in homes {
+            broadcast.ask(home, self.end_session(home, session)).await;
         }
         for partition in partitions {
             if let Some(left) = broadcast.query(partition, self.unfinished_work(partition)).await {
-                broadcast.record(self.finish_work((session, &mut ended), partition, left).await);
+                broadcast.record(self.finish_work(session, partition, left).await);
             }
         }
         broadcast.finish()
     }
 
-    /// Finishes the work that a session left in a partition. `ended`: the nodes at which the
-    /// session has ended.
-    async fn finish_work(
-        &self,
-        (session, ended): (Session, &mut Vec<NodeId>),
-        partition: PartitionId,
-        left: UnfinishedWork,
-    ) -> Outcome<()> {
+    /// Finishes the work that a session left in a partition. A write of the session that is still
+    /// in flight to a stripe at another node is removed there, when the session ends there.
+    async fn finish_work(&self, session: Session, partition: PartitionId, left: UnfinishedWork) -> Outcome<()> {
         let mut deleted = left.deleted;
         let intents = left.prepared.into_iter().chain(left.committed);
         for intent in intents.filter(|intent| intent.session == session) {
@@ -125,9 +113,13 @@ impl Client {
             // The file that the intent was to give a name to may have been removed with it.
             deleted = self.unfinished_work(partition).await?.deleted;
         }
+        self.remove_deleted(partition, deleted).await
+    }
+
+    /// Removes the stripes of the deleted files of a partition, of which these are the first.
+    async fn remove_deleted(&self, partition: PartitionId, mut deleted: Vec<PendingDelete>) -> Outcome<()> {
         loop {
             for deleted in &deleted {
-                self.end_at_stripes(session, deleted, ended).await?;
                 self.remove_stripes(deleted).await?;
             }
             if deleted.len() < PENDING_DELETES_MAX {
@@ -137,55 +129,38 @@ impl Client {
         }
     }
 
-    /// Ends a session at the nodes where a file has stripes, before the stripes are removed: so a
-    /// write of the session that is still in flight to them is not executed later.
-    async fn end_at_stripes(&self, session: Session, deleted: &PendingDelete, ended: &mut Vec<NodeId>) -> Outcome<()> {
-        for stripe in deleted.stripes.iter() {
-            yield_between(stripe).await;
-            let partition =
-                deleted.layout.partition(self.inner.seed, deleted.file, StripeNo(stripe), self.inner.partitions);
-            let Some(home) = self.inner.home(partition).filter(|home| !ended.contains(home)) else { continue };
-            ended.push(home);
-            for partition in self.end_session(home, session).await? {
-                let left = self.unfinished_work(partition).await?;
-                Box::pin(self.finish_work((session, ended), partition, left)).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the stripes of all deleted files of a partition.
     async fn purge_deleted(&self, partition: PartitionId) -> Outcome<()> {
-        loop {
-            let deleted = self.unfinished_work(partition).await?.deleted;
-            for deleted in &deleted {
-                self.remove_stripes(deleted).await?;
-            }
-            if deleted.len() < PENDING_DELETES_MAX {
-                return Ok(());
-            }
-        }
+        let deleted = self.unfinished_work(partition).await?.deleted;
+        self.remove_deleted(partition, deleted).await
     }
 
-    /// Ends this client's session, with everything that it holds open.
+    /// Ends this client's session, and earlier ones at nodes whose connections did not break, with
+    /// everything that they hold open.
     pub async fn close(&self) -> Outcome<()> {
-        let (bound, state) = (self.bind_to_session(), self.inner.session_state());
-        let (mut broadcast, mut left) = (Broadcast::new(&bound), Vec::new());
-        let nodes = self.inner.nodes.iter().enumerate().filter(|(index, _)| state.is_reached(*index));
-        for (_, (node, _)) in nodes {
-            left.extend(broadcast.ask(node, bound.end_session(node, bound.session())).await.unwrap_or_default());
+        let bound = self.bind_to_session();
+        let mut sessions = self.router().earlier_sessions.lock().clone();
+        sessions.push(bound.session_state());
+        let (mut broadcast, mut left) = (Broadcast::new(&bound), BTreeSet::new());
+        for session in &sessions {
+            for node in session.greeted() {
+                left.extend(broadcast.ask(node, bound.end_session(node, session.id)).await.unwrap_or_default());
+            }
         }
-        // No stripe is written any more once the session has ended everywhere.
+        // No stripe is written any more once the sessions have ended everywhere.
         for partition in left {
             broadcast.query(partition, bound.purge_deleted(partition)).await;
         }
-        self.end_earlier_sessions().await;
-        // A session that has ended already is what the caller wanted.
-        broadcast.finish().or_else(|refusal| if refusal == Refusal::SessionEnded { Ok(()) } else { Err(refusal) })
+        match broadcast.finish() {
+            // A session that has ended already is what the caller wanted.
+            Ok(()) | Err(Refusal::SessionEnded) => {}
+            Err(refusal) => return Err(refusal),
+        }
+        self.router().earlier_sessions.lock().clear();
+        Ok(())
     }
 
     fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        let last = u16::try_from(self.inner.partitions - 1).expect("a map has at most 2^16 partitions");
+        let last = u16::try_from(self.router().partitions - 1).expect("a map has at most 2^16 partitions");
         (0..=last).map(PartitionId)
     }
 
@@ -198,7 +173,7 @@ impl Client {
     async fn end_session(&self, node: NodeId, session: Session) -> Outcome<Vec<PartitionId>> {
         let deleted = self.query_node(node, Body::EndSession { session }).await?.closed()?;
         if deleted.len() >= PENDING_DELETES_MAX {
-            return Ok(self.partitions().filter(|partition| self.inner.home(*partition) == Some(node)).collect());
+            return Ok(self.partitions().filter(|partition| self.router().home(*partition) == Some(node)).collect());
         }
         let partitions: BTreeSet<PartitionId> = deleted.iter().map(|deleted| deleted.file.partition()).collect();
         Ok(partitions.into_iter().collect())
@@ -234,7 +209,7 @@ impl<'a> Broadcast<'a> {
     }
 
     async fn query<T>(&mut self, partition: PartitionId, call: impl Future<Output = Outcome<T>>) -> Option<T> {
-        let home = self.client.inner.home(partition)?;
+        let home = self.client.router().home(partition)?;
         self.ask(home, call).await
     }
 

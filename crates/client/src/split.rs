@@ -66,7 +66,7 @@ impl Client {
     /// The directory that has the entry, as far as is known: the directory itself, or its fragment.
     pub(crate) fn slot(&self, directory: FileId, name: &Name) -> FileId {
         match self.inner.splits.get(directory) {
-            Some(fragments) => fragments[fragment_of(name_hash(self.inner.seed, name.as_bytes()))],
+            Some(fragments) => fragments[fragment_of(name_hash(self.router().seed, name.as_bytes()))],
             None => directory,
         }
     }
@@ -192,7 +192,7 @@ impl Client {
     fn fragment_homes(&self, directory: FileId, placing: PlacementSpec) -> Vec<(PartitionId, Vec<usize>)> {
         let mut homes: Vec<(PartitionId, Vec<usize>)> = Vec::new();
         for number in 0..FRAGMENTS {
-            let by_hash = fragment_partition(self.inner.seed, directory, number, self.inner.partitions);
+            let by_hash = fragment_partition(self.router().seed, directory, number, self.router().partitions);
             let home = self.inode_home(placing, by_hash);
             match homes.iter_mut().find(|(partition, _)| *partition == home) {
                 Some((_, numbers)) => numbers.push(number),

@@ -11,7 +11,7 @@
 //!                                flight: that fragment is asked
 //! ```
 
-use crate::{Client, sequence::Sequences};
+use crate::{Client, router::sequence::Sequences};
 use parking_lot::Mutex;
 use placement::FileId;
 use std::collections::HashMap;
@@ -106,7 +106,7 @@ impl Client {
             fragments = self.query_fragments(directory).await?.1;
         }
         let files: Vec<FileId> = std::iter::once(directory).chain(fragments.iter().copied()).collect();
-        let state = self.session_state()?;
+        let state = self.session_state();
         let mut found = self.inner.attribute_cache.lookup(directory, &files, &state.sequences);
         let all_known = found.parts.iter().all(Option::is_some);
         let mut whole: Option<Attributes> = None;

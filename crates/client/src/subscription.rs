@@ -1,6 +1,6 @@
 //! Subscribing: sessions that cache what they are answered.
 
-use crate::{Client, session::SubscriptionGuard};
+use crate::Client;
 use node::OnInvalidate;
 use placement::FileId;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
@@ -9,7 +9,8 @@ use wire::{Command, Outcome, Recall};
 impl Client {
     /// Starts another session over the same connections.
     pub async fn new_session(&self) -> Outcome<Self> {
-        Self::connect_all(self.inner.nodes.clone(), self.inner.retry_policy).await
+        let router = self.router();
+        Self::connect_all(router.nodes.clone(), router.retry_policy).await
     }
 
     /// Subscribes this session: it may cache what it is answered from now on, until `on_invalidate`
@@ -27,32 +28,17 @@ impl Client {
         });
         self.run_in_session(|client| {
             let on_invalidate = on_invalidate.clone();
-            async move { client.subscribe_bound(on_invalidate).await }
+            async move { client.router().subscribe(&client.session_state(), on_invalidate).await }
         })
         .await
-    }
-
-    async fn subscribe_bound(&self, on_invalidate: OnInvalidate) -> Outcome<()> {
-        let (inner, state) = (&*self.inner, self.session_state()?);
-        let _guard = inner.session_lock.lock().await;
-        let before = inner.on_invalidate.lock().replace(on_invalidate);
-        let mut subscriptions = SubscriptionGuard { inner, session: state.id, indexes: Vec::new() };
-        for index in (0..inner.nodes.len()).filter(|index| state.is_reached(*index)) {
-            if let Err(refusal) = subscriptions.add(index).await {
-                *inner.on_invalidate.lock() = before;
-                return Err(refusal);
-            }
-        }
-        subscriptions.indexes.clear();
-        Ok(())
     }
 
     /// Records that this session's kernel supports prune notices. From now on an inode that others
     /// remove is kept while that kernel knows it, and `on_invalidate` is notified of the removal.
     pub fn set_supports_prune(&self) {
-        self.inner.supports_prune.store(true, Relaxed);
-        let session = self.session();
-        self.inner.nodes.iter().for_each(|(_, node)| node.set_supports_prune(session));
+        let (router, session) = (self.router(), self.session());
+        router.supports_prune.store(true, Relaxed);
+        router.nodes.links().iter().for_each(|link| link.connection.set_supports_prune(session));
     }
 
     /// Reports that the session's kernel has forgotten the inode.
@@ -65,9 +51,7 @@ impl Client {
     /// Ends this session, with all that it holds and all that it was granted.
     pub async fn end(&self) -> Outcome<()> {
         let closed = self.close().await;
-        let session = self.session();
-        *self.inner.on_invalidate.lock() = None;
-        self.inner.nodes.iter().for_each(|(_, node)| node.unsubscribe(session));
+        self.router().unsubscribe(self.session());
         closed
     }
 }

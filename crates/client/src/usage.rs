@@ -1,19 +1,21 @@
 //! Usage of the pool: all nodes are asked at once, and the last answer of each is kept.
 
-use crate::{Client, Connection, call::call_until_answered, client::poll_now};
+use crate::{
+    Client, Connection,
+    client::poll_now,
+    router::{nodes::NodeLink, send::call_until_answered},
+};
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
-use placement::{Epoch, FileId, NodeId, PartitionId};
+use placement::{FileId, NodeId};
 use std::{
-    collections::HashSet,
+    cmp::Reverse,
+    collections::{BTreeMap, HashSet},
     future::{Future, poll_fn},
     task::Poll,
     time::{Duration, Instant},
 };
-use wire::{
-    Answer, Body, Command, DirectoryUsage, LIST_ENTRIES_MAX, Object, Outcome, Refusal, Request, SpaceUsage,
-    SubtreeUsage,
-};
+use wire::{Answer, Command, DirectoryUsage, LIST_ENTRIES_MAX, Object, Outcome, Refusal, SpaceUsage, SubtreeUsage};
 
 /// Interval at which nodes are asked again for placement by free memory. In between, the client
 /// counts what it has placed itself.
@@ -26,10 +28,9 @@ const QUERY_INTERVAL_AFTER_TIMEOUT: Duration = Duration::from_secs(5);
 const DIRECTORIES_IN_FLIGHT_MAX: usize = 32;
 
 /// The last answer of each node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Usages {
-    /// In the order of the nodes' ids.
-    known: Mutex<Box<[NodeUsage]>>,
+    known: Mutex<BTreeMap<NodeId, NodeUsage>>,
     /// When all nodes are to be asked again, for placement by free memory; `None` before the first
     /// time.
     next: Mutex<Option<Instant>>,
@@ -54,35 +55,26 @@ impl NodeUsage {
 }
 
 impl Usages {
-    /// The state for this many nodes, none of which has been asked.
-    pub fn new(nodes: usize) -> Self {
-        Self { known: Mutex::new(vec![NodeUsage::default(); nodes].into()), next: Mutex::default() }
-    }
-
     /// Stores new answers; returns the sum over all nodes that ever answered.
-    fn update(&self, answered: impl Iterator<Item = Option<SpaceUsage>>) -> SpaceUsage {
+    fn update(&self, answered: impl IntoIterator<Item = (NodeId, SpaceUsage)>) -> SpaceUsage {
         let mut known = self.known.lock();
-        for (known, answered) in known.iter_mut().zip(answered) {
-            if answered.is_some() {
-                *known = NodeUsage { usage: answered, ..NodeUsage::default() };
-            }
-        }
-        known.iter().filter_map(|node| node.usage.as_ref()).fold(SpaceUsage::default(), SpaceUsage::with)
+        let usages = answered.into_iter().map(|(node, usage)| (node, Some(usage)));
+        known.extend(usages.map(|(node, usage)| (node, NodeUsage { usage, ..NodeUsage::default() })));
+        known.values().filter_map(|node| node.usage.as_ref()).fold(SpaceUsage::default(), SpaceUsage::with)
     }
 
     fn is_unknown(&self) -> bool {
-        self.known.lock().iter().all(|node| node.usage.is_none())
+        self.known.lock().values().all(|node| node.usage.is_none())
     }
 
-    /// The index of the node with the most free memory, which gets `more` bytes; `None` if no
-    /// node's is known.
-    fn choose_emptiest(&self, more: u64) -> Option<usize> {
+    /// The node with the most free memory, which gets `more` bytes; `None` if no node's is known.
+    fn choose_emptiest(&self, more: u64) -> Option<NodeId> {
         let mut known = self.known.lock();
-        let free = known.iter().enumerate().filter_map(|(at, node)| Some((node.free()?, at)));
+        let free = known.iter_mut().filter_map(|(node, usage)| Some((usage.free()?, *node, usage)));
         // Of equals the first.
-        let (_, chosen) = free.max_by_key(|(free, at)| (*free, std::cmp::Reverse(*at)))?;
-        known[chosen].placed += more;
-        Some(chosen)
+        let (_, node, chosen) = free.max_by_key(|(free, node, _)| (*free, Reverse(*node)))?;
+        chosen.placed += more;
+        Some(node)
     }
 
     /// True if all nodes are to be asked now, by this caller.
@@ -96,13 +88,12 @@ impl Usages {
     }
 
     /// Notes which nodes did not answer, after all were asked.
-    fn record_unavailable(&self, unavailable: impl Iterator<Item = bool>) {
-        let mut any = false;
-        for (node, unavailable) in self.known.lock().iter_mut().zip(unavailable) {
-            node.unavailable = unavailable;
-            any |= unavailable;
+    fn record_unavailable(&self, answered: &[(NodeId, Outcome<SpaceUsage>)]) {
+        let mut known = self.known.lock();
+        for (node, answer) in answered {
+            known.entry(*node).or_default().unavailable = answer.is_err();
         }
-        if any {
+        if answered.iter().any(|(_, answer)| answer.is_err()) {
             *self.next.lock() = Some(node::now() + QUERY_INTERVAL_AFTER_TIMEOUT);
         }
     }
@@ -112,24 +103,25 @@ impl Client {
     /// Returns whether a node does not answer now, and how often one has ceased to so far. Nodes
     /// that nobody has called since do not count.
     pub fn outages(&self) -> (bool, u64) {
-        (self.inner.nodes.is_any_unavailable(), self.inner.nodes.outages())
+        (self.router().nodes.is_any_unavailable(), self.router().nodes.outages())
     }
 
     /// How full the pool is, over all its nodes. Nodes that answer at once, as those in this
     /// process do, are asked now; for others their last answer counts. A node without an answer to
     /// [`Self::query_usage`] or [`Self::usages`] so far counts as nothing.
     pub fn usage(&self) -> SpaceUsage {
-        let queries: Vec<Option<SpaceUsage>> = self.inner.nodes.iter().map(|(_, node)| self.poll_usage(node)).collect();
-        self.inner.usages.update(queries.into_iter())
+        let links = self.router().nodes.links();
+        let polled = links.iter().filter_map(|link| Some((link.node, self.poll_usage(&*link.connection)?)));
+        self.inner.usages.update(polled)
     }
 
     /// How full each node is, by ascending ids. All are asked at once. A node that does not answer
     /// is `Unavailable` after this client's tries.
     pub async fn usages(&self) -> Vec<(NodeId, Outcome<SpaceUsage>)> {
-        let queries =
-            self.inner.nodes.iter().map(|(id, node)| async move { (id, self.query_node_usage(id, node).await) });
+        let links = self.router().nodes.links();
+        let queries = links.iter().map(|link| async move { (link.node, self.query_node_usage(link).await) });
         let answered = join_all(queries).await;
-        self.inner.usages.update(answered.iter().map(|(_, usage)| usage.as_ref().ok().copied()));
+        self.inner.usages.update(answered.iter().filter_map(|(node, usage)| Some((*node, *usage.as_ref().ok()?))));
         answered
     }
 
@@ -139,40 +131,40 @@ impl Client {
         let answered = self.usages().await;
         match answered.into_iter().find_map(|(_, usage)| usage.err()) {
             Some(refusal) if self.inner.usages.is_unknown() => Err(refusal),
-            _ => Ok(self.inner.usages.update(std::iter::empty())),
+            _ => Ok(self.inner.usages.update([])),
         }
     }
 
     /// The total capacity of some nodes, by their last answers; `None` if one of them never
     /// answered.
     pub(crate) fn known_capacity(&self, counts: impl Fn(NodeId) -> bool) -> Option<u64> {
-        let known = self.inner.usages.known.lock();
-        let counted = self.inner.nodes.iter().zip(known.iter()).filter(|((node, _), _)| counts(*node));
-        counted.map(|(_, node)| node.usage.map(|usage| usage.capacity)).sum()
+        let (links, known) = (self.router().nodes.links(), self.inner.usages.known.lock());
+        let counted = links.iter().filter(|link| counts(link.node));
+        counted.map(|link| known.get(&link.node)?.usage.map(|usage| usage.capacity)).sum()
     }
 
     /// The node with the most free memory, as of a moment ago, which is to get `more` bytes; `None`
     /// if no node has answered.
     pub(crate) async fn choose_emptiest(&self, more: u64) -> Option<NodeId> {
         if self.inner.usages.is_due() {
-            let answered = self.usages().await;
-            self.inner.usages.record_unavailable(answered.iter().map(|(_, usage)| usage.is_err()));
+            self.inner.usages.record_unavailable(&self.usages().await);
         }
-        let chosen = self.inner.usages.choose_emptiest(more)?;
-        self.inner.nodes.iter().nth(chosen).map(|(node, _)| node)
+        self.inner.usages.choose_emptiest(more)
     }
 
-    async fn query_node_usage(&self, id: NodeId, node: &dyn Connection) -> Outcome<SpaceUsage> {
-        self.inner.nodes.admit(id, || self.usage_request(), || Object::Pool).await?;
-        let answered = call_until_answered(node, self.inner.retry_policy, || self.usage_request()).await;
+    async fn query_node_usage(&self, link: &NodeLink) -> Outcome<SpaceUsage> {
+        let router = self.router();
+        router.nodes.admit(link, || router.usage_request(), || Object::Pool).await?;
+        let request = || router.usage_request();
+        let answered = call_until_answered(&*link.connection, router.retry_policy, request).await;
         if let Err(Refusal::Unavailable { tries, why, .. }) = &answered {
-            self.inner.nodes.record_outage(id, *tries, why);
+            router.nodes.record_outage(link, *tries, why);
         }
         answered?.usage()
     }
 
     fn poll_usage(&self, node: &dyn Connection) -> Option<SpaceUsage> {
-        match poll_now(node.call(self.usage_request()))? {
+        match poll_now(node.call(self.router().usage_request()))? {
             Ok(Answer::Usage(usage)) => Some(usage),
             _ => None,
         }
@@ -180,12 +172,7 @@ impl Client {
 
     /// True if no node of the pool answers, as far as is known from calls.
     pub fn is_disconnected(&self) -> bool {
-        self.inner.nodes.are_all_unavailable()
-    }
-
-    pub(crate) fn usage_request(&self) -> Request {
-        let (epoch, session, partition) = (Epoch::FIRST, self.session(), PartitionId(0));
-        Request { epoch, session, skip_ack: false, partition, body: Body::Usage }
+        self.router().nodes.are_all_unavailable()
     }
 }
 

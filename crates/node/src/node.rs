@@ -42,9 +42,11 @@ use wire::{
 /// Interval between retries of a request that waits for space while a kernel still uses extents of
 /// removed files: that kernel does not announce when it lets go of them.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
-/// Bits that count the sessions of one second. The bits above hold the start time, so a restarted
-/// node never reuses a session of its earlier run.
+/// Bits that count the sessions of one second. The bits above hold the start time, so that a
+/// restarted node does not reuse a session of its earlier run.
 const SESSIONS_BITS: u32 = 16;
+/// Seconds after which start times repeat: 24 days. At least half of a node's counts are left.
+const START_SECONDS: u64 = 1 << 21;
 
 /// A node: the partitions that it holds, and the engine with their bytes.
 pub struct Node {
@@ -132,7 +134,7 @@ impl Node {
         let extents = ExtentSlots::new(id, engine.extents());
         let held = map.partition_counts().get(&id).copied().unwrap_or(0).max(1);
         let pool_bytes = settings.memory.0.saturating_mul(map.partitions().into()) / u64::from(held);
-        let sessions_before = clock::now().secs.unsigned_abs() << SESSIONS_BITS;
+        let sessions_before = (clock::now().secs.unsigned_abs() % START_SECONDS) << SESSIONS_BITS;
         let files = u64::from(partitions.serves(FileId::ROOT.partition()));
         Arc::new(Self {
             id,

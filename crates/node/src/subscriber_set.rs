@@ -47,7 +47,7 @@ impl SubscriberSet {
             if supports_prune & 1 << number != 0 {
                 caller.pruning = caller.pruning.with(subscriber);
             }
-            if self.sessions[number].load(SeqCst) == session.0 {
+            if Session(self.sessions[number].load(SeqCst)).client() == session.client() {
                 caller.subscriber = Some(subscriber);
             } else {
                 caller.others = caller.others.with(subscriber);
@@ -123,8 +123,13 @@ impl SubscriberSet {
 
     fn add(&self, session: Session, on_invalidate: &OnInvalidate) -> Outcome<()> {
         let mut table = self.table.write();
-        if self.caller(session).subscriber.is_some() {
-            return Err(Refusal::invalid(Object::Pool, "this session is subscribed already"));
+        if let Some(subscriber) = self.caller(session).subscriber {
+            let earlier = self.sessions[subscriber.number()].swap(session.0, SeqCst);
+            if earlier == session.0 {
+                return Err(Refusal::invalid(Object::Pool, "this session is subscribed already"));
+            }
+            table[subscriber.number()] = Some(start(on_invalidate)?);
+            return Ok(());
         }
         let limit = SubscriberId::MAX as u64;
         // A subscriber that is just ending has left its slot in the table, but its number is still
@@ -132,11 +137,7 @@ impl SubscriberSet {
         let live = self.live.load(SeqCst);
         let free = (0..SubscriberId::MAX).find(|free| table[*free].is_none() && live & 1 << free == 0);
         let free = free.ok_or(Refusal::TooManyOpen { object: Object::Pool, limit })?;
-        let failed = |error: std::io::Error| Refusal::Io {
-            object: Object::Pool,
-            why: format!("no thread for cache invalidations: {error}").into(),
-        };
-        table[free] = Some(SubscriberQueues::start(on_invalidate).map_err(failed)?);
+        table[free] = Some(start(on_invalidate)?);
         self.sessions[free].store(session.0, SeqCst);
         self.live.fetch_or(1 << free, SeqCst);
         Ok(())
@@ -149,10 +150,14 @@ impl SubscriberSet {
         }
     }
 
-    /// Ends a subscriber. Its number stays taken until [`Self::free_number`].
+    /// Ends a subscriber, unless its client has subscribed again in a later session. Its number
+    /// stays taken until [`Self::free_number`].
     fn remove(&self, session: Session) -> Option<SubscriberId> {
         let mut table = self.table.write();
         let subscriber = self.caller(session).subscriber?;
+        if self.sessions[subscriber.number()].load(SeqCst) > session.0 {
+            return None;
+        }
         self.supports_prune.fetch_and(!(1 << subscriber.number()), SeqCst);
         self.sessions[subscriber.number()].store(Session::NONE.0, SeqCst);
         table[subscriber.number()] = None;
@@ -165,9 +170,11 @@ impl SubscriberSet {
 }
 
 impl Node {
-    /// Subscribes a session: it may cache what it is answered from now on, until `on_invalidate` is
-    /// called to invalidate it. `on_invalidate` runs on threads of the node, before the change is
-    /// answered. At most 16 sessions subscribe at one time.
+    /// Subscribes the client of a session: it may cache what it is answered, in whichever of its
+    /// sessions, from now on, until `on_invalidate` is called to invalidate it. The callback runs
+    /// on threads of the node, before the change is answered. If the client was subscribed in an
+    /// earlier session, whose connection broke, this callback takes the place of the earlier one.
+    /// At most 16 clients subscribe at one time.
     pub fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> Outcome<()> {
         self.subscribers.add(session, on_invalidate)
     }
@@ -179,8 +186,13 @@ impl Node {
         self.subscribers.declare_prune_support(session);
     }
 
-    /// Unsubscribes a session that has ended: nothing more is granted to it, and nobody waits for
-    /// it.
+    /// Returns true if the client of a session is subscribed.
+    pub fn is_subscribed(&self, session: Session) -> bool {
+        self.subscribers.caller(session).subscriber.is_some()
+    }
+
+    /// Unsubscribes the client of a session that has ended: nothing more is granted to it, and
+    /// nobody waits for it. Does nothing if the client has subscribed again in a later session.
     pub fn unsubscribe(&self, session: Session) {
         let Some(subscriber) = self.subscribers.remove(session) else { return };
         for mut partition in self.partitions.locked() {
@@ -188,4 +200,11 @@ impl Node {
         }
         self.subscribers.free_number(subscriber);
     }
+}
+
+fn start(on_invalidate: &OnInvalidate) -> Outcome<SubscriberQueues> {
+    SubscriberQueues::start(on_invalidate).map_err(|error| Refusal::Io {
+        object: Object::Pool,
+        why: format!("no thread for cache invalidations: {error}").into(),
+    })
 }

@@ -461,7 +461,7 @@ impl Partition {
     /// kernel does not know of the changes, so its cache is invalidated too.
     pub(crate) fn attribute_changes_to(&mut self, session: Session) {
         let CommandCaller { session: doer, subscriber, others, pruning } = self.grants.caller;
-        if let Some(own) = subscriber.filter(|_| doer != session) {
+        if let Some(own) = subscriber.filter(|_| doer.client() != session.client()) {
             self.grants.caller = CommandCaller { session: doer, subscriber: None, others: others.with(own), pruning };
         }
     }

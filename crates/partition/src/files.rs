@@ -63,7 +63,7 @@ impl Partition {
             InodeBody::Bound(host) => Some(host.clone()),
             _ => None,
         };
-        let shared = self.inode(file)?.opens.iter().any(|(holder, _)| *holder != session);
+        let shared = self.inode(file)?.opens.iter().any(|(holder, _)| holder.client() != session.client());
         Ok(Answer::Opened(OpenedFile { attributes: self.attributes(file)?, host, truncation, shared }))
     }
 

@@ -163,11 +163,11 @@ impl Inode {
     }
 
     /// Returns true if this session's kernel may cache the attributes: false for a file that
-    /// another session has open. That session reads and writes an extent file directly, unseen by
+    /// another client has open. That client reads and writes an extent file directly, unseen by
     /// the node. With other files, an invalidation of the attributes would make the kernel drop an
     /// answer that tells it the file's length, and a read would end too early.
     pub fn may_cache_attributes(&self, session: Session) -> bool {
-        !self.is_file() || self.opens.iter().all(|(holder, _)| *holder == session)
+        !self.is_file() || self.opens.iter().all(|(holder, _)| holder.client() == session.client())
     }
 
     /// Returns mode and owner, which decide about access.

@@ -1,6 +1,6 @@
 //! The partition map: for each partition its replicas, as of an epoch of its own.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -111,6 +111,8 @@ impl PartitionEntry {
 #[serde(try_from = "RawPartitionMap")]
 pub struct PartitionMap {
     partitions: Vec<PartitionEntry>,
+    /// How each node is reached, for those who have no connection to it yet.
+    addresses: BTreeMap<NodeId, Arc<str>>,
 }
 
 impl PartitionMap {
@@ -118,7 +120,7 @@ impl PartitionMap {
     /// is a power of two, at most [`PARTITIONS_MAX`].
     pub fn one_node(node: NodeId, partitions: u32) -> Result<Self, InvalidPartitionCount> {
         let count = check_count(partitions.into())?;
-        Ok(Self { partitions: vec![PartitionEntry::first(node); count as usize] })
+        Ok(Self::of(vec![PartitionEntry::first(node); count as usize]))
     }
 
     /// The first map of a pool of several nodes, each given with its share of the capacity (in any
@@ -142,7 +144,24 @@ impl PartitionMap {
             behind[first] -= all;
             PartitionEntry::first(nodes[first].0)
         };
-        Ok(Self { partitions: (0..count).map(next).collect() })
+        Ok(Self::of((0..count).map(next).collect()))
+    }
+
+    fn of(partitions: Vec<PartitionEntry>) -> Self {
+        Self { partitions, addresses: BTreeMap::new() }
+    }
+
+    /// This map with addresses of nodes. What a text means is between those who start nodes and
+    /// those who connect to them.
+    #[must_use]
+    pub fn with_addresses(mut self, addresses: impl IntoIterator<Item = (NodeId, Arc<str>)>) -> Self {
+        self.addresses.extend(addresses);
+        self
+    }
+
+    /// The nodes whose addresses are known, by ascending ids. A node's address never changes.
+    pub fn addresses(&self) -> impl Iterator<Item = (NodeId, &str)> {
+        self.addresses.iter().map(|(node, address)| (*node, &**address))
     }
 
     /// This map with one partition given to `node` from the start.
@@ -158,7 +177,7 @@ impl PartitionMap {
     /// two, at most [`PARTITIONS_MAX`].
     pub fn new(partitions: Vec<PartitionEntry>) -> Result<Self, InvalidPartitionCount> {
         check_count(partitions.len() as u64)?;
-        Ok(Self { partitions })
+        Ok(Self::of(partitions))
     }
 
     /// The entry of `partition`; `None` if the pool has no such partition (an invalid id).
@@ -177,8 +196,12 @@ impl PartitionMap {
         }
     }
 
-    /// Takes all entries of another map of the pool that are newer.
+    /// Takes all entries of another map of the pool that are newer, and the addresses that are not
+    /// known yet.
     pub fn learn_all(&mut self, other: &Self) {
+        for (node, address) in &other.addresses {
+            self.addresses.entry(*node).or_insert_with(|| address.clone());
+        }
         for (partition, entry) in (0..=u16::MAX).zip(&other.partitions) {
             if self.partitions.get(usize::from(partition)).is_some_and(|known| known.epoch < entry.epoch) {
                 self.learn(PartitionId(partition), entry.clone());
@@ -220,13 +243,14 @@ impl PartitionMap {
 #[derive(Deserialize)]
 struct RawPartitionMap {
     partitions: Vec<PartitionEntry>,
+    addresses: BTreeMap<NodeId, Arc<str>>,
 }
 
 impl TryFrom<RawPartitionMap> for PartitionMap {
     type Error = InvalidPartitionCount;
 
     fn try_from(read: RawPartitionMap) -> Result<Self, InvalidPartitionCount> {
-        Self::new(read.partitions)
+        Ok(Self::new(read.partitions)?.with_addresses(read.addresses))
     }
 }
 
@@ -309,6 +333,18 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_nodes_are_learnt_from_other_maps_and_never_change() {
+        let map = |addresses: &[(u32, &str)]| {
+            let addresses = addresses.iter().map(|(node, address)| (NodeId(*node), Arc::from(*address)));
+            PartitionMap::one_node(NodeId(1), 4).unwrap().with_addresses(addresses)
+        };
+        let mut known = map(&[(1, "here"), (3, "there")]);
+        known.learn_all(&map(&[(3, "elsewhere"), (2, "near")]));
+        assert_eq!(known, map(&[(1, "here"), (2, "near"), (3, "there")]));
+        assert_eq!(known.addresses().map(|(node, _)| node.0).collect::<Vec<_>>(), [1, 2, 3]);
+    }
+
+    #[test]
     fn a_node_is_asked_for_partitions_of_its_own_and_all_of_them_come() {
         let map = PartitionMap::proportional(&[(NodeId(1), 1), (NodeId(2), 3), (NodeId(3), 0)], 64).unwrap();
         let picked = |node| (0..1000).filter_map(|hash| map.pick(NodeId(node), hash)).collect::<BTreeSet<_>>();
@@ -330,9 +366,10 @@ mod tests {
     #[test]
     fn a_map_survives_json_and_a_damaged_one_is_refused() {
         let map = PartitionMap::one_node(NodeId(1), 4).unwrap().with(PartitionId(0), NodeId(2));
+        let map = map.with_addresses([(NodeId(2), Arc::from("host"))]);
         let json = serde_json::to_string(&map).unwrap();
         assert_eq!(serde_json::from_str::<PartitionMap>(&json).unwrap(), map);
-        let three = serde_json::json!({ "partitions": [map.entry(PartitionId(1)), map.entry(PartitionId(2)), map.entry(PartitionId(3))] });
+        let three = serde_json::json!({ "addresses": {}, "partitions": [map.entry(PartitionId(1)), map.entry(PartitionId(2)), map.entry(PartitionId(3))] });
         let damaged = serde_json::from_value::<PartitionMap>(three);
         assert!(damaged.unwrap_err().to_string().contains("3 partitions"));
     }

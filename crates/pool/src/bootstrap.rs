@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     io::{self, BufRead, Read, Write},
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
@@ -139,7 +140,8 @@ pub fn read_message<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<
     serde_json::from_slice(&line).map(Some).map_err(wrong)
 }
 
-/// Partition map of the nodes, with partitions in proportion to memory. Every node computes an
+/// Partition map of the nodes, with partitions in proportion to memory, and the nodes' entries as
+/// their addresses. Every node computes an
 /// equal map. If some nodes run tasks and others only store, the root lies at one of the latter: a
 /// task cannot harm it.
 pub fn partition_map(entries: &[NodeEntry], partitions: u32) -> Result<PartitionMap, Problem> {
@@ -148,6 +150,9 @@ pub fn partition_map(entries: &[NodeEntry], partitions: u32) -> Result<Partition
         return Err(Problem::new("no node of the pool has memory").hint("give some of them --memory"));
     }
     let map = PartitionMap::proportional(&shares, partitions).map_err(|error| Problem::new(error.to_string()))?;
+    let text = |node: &NodeEntry| serde_json::to_string(node).map_err(|error| Problem::new(error.to_string()));
+    let addresses = entries.iter().map(|node| Ok((NodeId(node.id), Arc::from(text(node)?))));
+    let map = map.with_addresses(addresses.collect::<Result<Vec<_>, Problem>>()?);
     let runs_tasks = entries.iter().any(|node| node.slots > 0);
     let keeper = entries.iter().find(|node| node.slots == 0 && node.memory > 0).filter(|_| runs_tasks);
     Ok(keeper.map_or(map.clone(), |keeper| map.with(FileId::ROOT.partition(), NodeId(keeper.id))))

@@ -2,7 +2,7 @@
 
 use crate::{NodeEntry, PoolFile};
 use base::Problem;
-use client::{Client, Connection, Nodes, RetryPolicy};
+use client::{Client, Connection, Connector, Nodes, RetryPolicy};
 use placement::NodeId;
 use rustix::io::Errno;
 use std::{fs, io::ErrorKind, net::IpAddr, num::NonZeroUsize, path::Path, sync::Arc, thread};
@@ -42,10 +42,45 @@ impl PoolSecret {
         let token = self.node_token(NodeId(node.id));
         Remote::with_reactor(reactor, address(node)?, &token, self.certificate.as_ref()).map_err(identity_problem)
     }
+}
 
-    /// Connection to a node, with the node's id.
-    pub fn connection(&self, node: &NodeEntry) -> Result<(NodeId, Arc<dyn Connection>), Problem> {
-        Ok((NodeId(node.id), Arc::new(self.remote(node)?)))
+/// Connects to the nodes of a pool. The map has the entry of each node as in the pool file, so that
+/// an older copy of that file leads to nodes that it does not name.
+#[derive(Debug)]
+pub struct PoolConnector {
+    secret: PoolSecret,
+    /// What drives the connections, if that is the thread that waits, and how they are configured.
+    reactor: Option<(Reactor, fn(Remote) -> Remote)>,
+}
+
+impl PoolConnector {
+    /// A connector whose connections are driven by the threads of this process.
+    pub fn new(secret: PoolSecret) -> Self {
+        Self { secret, reactor: None }
+    }
+
+    /// These nodes, and all that the map of their pool names.
+    fn nodes(self, entries: &[NodeEntry]) -> Result<Nodes, Problem> {
+        let links = entries.iter().map(|node| Ok((NodeId(node.id), self.connection(node)?)));
+        let links = links.collect::<Result<Vec<_>, Problem>>()?;
+        Ok(Nodes::with_connector(Arc::new(self), links))
+    }
+
+    fn connection(&self, node: &NodeEntry) -> Result<Arc<dyn Connection>, Problem> {
+        Ok(match &self.reactor {
+            None => Arc::new(self.secret.remote(node)?),
+            Some((reactor, configure)) => Arc::new(configure(self.secret.remote_with_reactor(reactor, node)?)),
+        })
+    }
+}
+
+impl Connector for PoolConnector {
+    fn connect(&self, node: NodeId, address: &str) -> Result<Arc<dyn Connection>, String> {
+        let entry: NodeEntry = serde_json::from_str(address).map_err(|error| format!("its entry: {error}"))?;
+        if NodeId(entry.id) != node {
+            return Err(format!("its entry is that of node {}", entry.id));
+        }
+        self.connection(&entry).map_err(|problem| problem.message)
     }
 }
 
@@ -78,8 +113,7 @@ pub fn io_runtime() -> Result<Handle, Problem> {
 /// Connects to the pool of a pool file.
 pub async fn connect(path: &Path, retry_policy: RetryPolicy) -> Result<Client, Problem> {
     let file = PoolFile::read(path)?;
-    let secret = file.secret(path)?;
-    let nodes = file.nodes.iter().map(|node| secret.connection(node)).collect::<Result<Nodes, Problem>>()?;
+    let nodes = PoolConnector::new(file.secret(path)?).nodes(&file.nodes)?;
     Client::connect_all(nodes, retry_policy).await.map_err(|refusal| connect_problem(path, &refusal))
 }
 
@@ -108,14 +142,8 @@ fn connect_to(
 ) -> Result<Client, ConnectError> {
     let file = PoolFile::load(path)?;
     let nodes = || {
-        let secret = file.secret(path)?;
-        let connect = |node: &NodeEntry| {
-            Ok((
-                NodeId(node.id),
-                Arc::new(configure(secret.remote_with_reactor(reactor, node)?)) as Arc<dyn Connection>,
-            ))
-        };
-        file.nodes.iter().map(connect).collect::<Result<Nodes, Problem>>()
+        let connector = PoolConnector { secret: file.secret(path)?, reactor: Some((reactor.clone(), configure)) };
+        connector.nodes(&file.nodes)
     };
     let nodes = nodes().map_err(|problem| ConnectError { errno: Errno::INVAL, problem })?;
     reactor.block_on(Client::connect_all(nodes, retry_policy)).map_err(|refusal| {

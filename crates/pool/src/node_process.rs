@@ -6,14 +6,14 @@ use crate::{
         AddressSource, BootstrapPlan, Memory, NodeMessage, NodeSpec, StarterMessage, VERSION, partition_map,
         read_message, write_message,
     },
-    connect::PoolSecret,
+    connect::{PoolConnector, PoolSecret},
     embedded::engine,
     file::NodeEntry,
     metrics_server::{MetricsListener, MetricsServer},
     process::Process,
 };
 use base::{ByteSize, Problem};
-use client::Connection;
+use client::Connector;
 use node::{Node, NodeSettings};
 use placement::NodeId;
 use rustix::fs::OFlags;
@@ -161,9 +161,8 @@ fn bootstrap_node(
         pool: plan.pool.clone(),
         certificate: identity.map(|identity| identity.certificate().clone()),
     };
-    let others = entries.iter().filter(|other| other.id != spec.id).map(|other| secret.connection(other));
-    let (token, others) = (secret.node_token(node.id()), others.collect::<Result<Vec<_>, _>>()?);
-    let running = RunningNode::start(&node, listeners, &token, &others, metrics)?;
+    let token = secret.node_token(node.id());
+    let running = RunningNode::start(&node, listeners, &token, PoolConnector::new(secret), metrics)?;
     check_sent(write_message(output, &NodeMessage::Ready(spec.id)))?;
     match read_message(input) {
         Ok(Some(StarterMessage::Detach)) => {}
@@ -185,7 +184,7 @@ impl RunningNode {
         node: &Arc<Node>,
         listeners: Vec<Listener>,
         token: &Token,
-        others: &[(NodeId, Arc<dyn Connection>)],
+        connector: PoolConnector,
         metrics: Option<MetricsListener>,
     ) -> Result<Self, Problem> {
         let cannot = |error: &dyn std::fmt::Display| Problem::new(format!("the node cannot serve: {error}"));
@@ -203,7 +202,8 @@ impl RunningNode {
         }));
         let mut listeners = listeners.into_iter();
         let first = listeners.next().ok_or_else(|| cannot(&"it has no address"))?;
-        let served = serve_on(runtime.handle(), node.clone(), first, token, ServerLimits::default(), others);
+        let (limits, connector) = (ServerLimits::default(), Some(Arc::new(connector) as Arc<dyn Connector>));
+        let served = serve_on(runtime.handle(), node.clone(), first, token, limits, connector);
         let mut server = served.map_err(|error| cannot(&error))?;
         listeners.try_for_each(|listener| server.add_listener(listener)).map_err(|error| cannot(&error))?;
         let metrics = metrics.map(|listener| MetricsServer::start(listener, node)).transpose()?;

@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::runtime::Handle;
 use wire::{
-    Extent, Failure, Object, OpenFlags, OpenLeaseId, Refusal, Request, Session,
+    Answer, Extent, Failure, Object, OpenFlags, OpenLeaseId, Refusal, Request, Session,
     codec::{LeaseFd, ProgramFd},
     handshake::Token,
 };
@@ -234,6 +234,10 @@ impl Connection for Remote {
         self.state.lock().connection.as_ref().is_some_and(|connection| connection.is_local())
     }
 
+    fn is_near(&self) -> bool {
+        matches!(self.target.address, Address::Unix(_))
+    }
+
     fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> ReplyFuture {
         if matches!(self.target.driver, DriverKind::Reactor(_)) {
             let what = "cache invalidations over a connection that a reactor drives".into();
@@ -243,6 +247,9 @@ impl Connection for Remote {
             Ok(connection) => connection,
             Err(failure) => return ReplyFuture::ready(Err(failure)),
         };
+        if connection.is_subscribed(session) {
+            return ReplyFuture::ready(Ok(Answer::Done));
+        }
         let queued = connection.subscribe(session, on_invalidate);
         let subscription = PendingSubscription { connection, session, done: false };
         let call = match queued {

@@ -21,10 +21,9 @@ use crate::{
         server_connection::ServerState, session_cleanup::SessionCleanup,
     },
 };
-use client::Connection;
+use client::Connector;
 use node::Node;
 use parking_lot::Mutex;
-use placement::NodeId;
 use std::{
     io,
     sync::{Arc, atomic::AtomicUsize},
@@ -76,24 +75,24 @@ pub fn serve(node: Arc<Node>, listener: Listener, token: &Token, limits: ServerL
     let made =
         Builder::new_multi_thread().worker_threads(limits.threads).thread_name("tidemill-link").enable_all().build();
     let runtime = made.map_err(|source| ServeError { address, source })?;
-    let mut server = serve_on(runtime.handle(), node, listener, token, limits, &[])?;
+    let mut server = serve_on(runtime.handle(), node, listener, token, limits, None)?;
     server.runtime = Some(runtime);
     Ok(server)
 }
 
-/// Like [`serve`], on a given runtime that has I/O and time enabled, for a node of a pool with
-/// `others`: the state that clients leave at other nodes is ended too. A task that polls a `Remote`
-/// to this node must not block that runtime.
+/// Like [`serve`], on a given runtime that has I/O and time enabled. `connector` leads to the other
+/// nodes of the pool that the node's map names: what clients leave there is removed too. A task
+/// that polls a `Remote` to this node must not block that runtime.
 pub fn serve_on(
     runtime: &Handle,
     node: Arc<Node>,
     listener: Listener,
     token: &Token,
     limits: ServerLimits,
-    others: &[(NodeId, Arc<dyn Connection>)],
+    connector: Option<Arc<dyn Connector>>,
 ) -> Result<Server, ServeError> {
     let (stop, stopping) = watch::channel(false);
-    let cleanup = SessionCleanup::new(&node, others);
+    let cleanup = SessionCleanup::new(&node, connector);
     let (segments, live_sessions, token) = (node.segments(), Mutex::default(), token.clone());
     let busy_polls = Arc::new(Semaphore::new(limits.busy_polls));
     let (log_limiter, recv_budget, waiting_bytes) =

@@ -11,27 +11,66 @@ use serde::{Deserialize, Serialize};
 
 /// A client's session, as a node knows it. Its opens and locks end with it, except those of open
 /// leases and of processes.
+///
+/// ```text
+///   | node, 16 bits | renewals, 10 bits | count, 38 bits |
+/// ```
+/// The node gave it as its `count`th. A client whose connection breaks goes on in the next renewal
+/// of its session: the nodes need not be asked for it, and know that both are of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Session(pub u64);
 
 impl Session {
     /// No session. Sessions are numbered from 1 on.
     pub const NONE: Self = Self(0);
-    /// Number of low bits that hold the counter. The bits above hold the id of the node that gave
-    /// the session, so no two nodes give the same one.
-    const COUNT_BITS: u32 = 48;
+    /// Number of low bits that hold the counter. The bits above hold the number of renewals, then
+    /// the id of the node that gave the session, so no two nodes give the same one.
+    const COUNT_BITS: u32 = 38;
+    /// The lowest bit of the id of the node.
+    const NODE_SHIFT: u32 = 48;
+    /// The bits of the number of renewals.
+    const RENEWALS: u64 = (1 << Self::NODE_SHIFT) - (1 << Self::COUNT_BITS);
 
     /// Returns the `count`th session of `node`. `None` if the node has no more numbers, or its id
     /// is too large.
     pub fn new(node: NodeId, count: u64) -> Option<Self> {
         let fits = count < 1 << Self::COUNT_BITS && node.0 <= u16::MAX.into();
-        fits.then_some(Self(u64::from(node.0) << Self::COUNT_BITS | count))
+        fits.then_some(Self(u64::from(node.0) << Self::NODE_SHIFT | count))
     }
 
     /// Returns the node that gave the session, and the node's counter for it.
     pub fn origin(self) -> (NodeId, u64) {
-        let node = u32::try_from(self.0 >> Self::COUNT_BITS).expect("16 bits are left");
+        let node = u32::try_from(self.0 >> Self::NODE_SHIFT).expect("16 bits are left");
         (NodeId(node), self.0 & ((1 << Self::COUNT_BITS) - 1))
+    }
+
+    /// Returns the first session of the same client, by which a node knows the client.
+    #[must_use]
+    pub const fn client(self) -> Self {
+        Self(self.0 & !Self::RENEWALS)
+    }
+
+    /// Returns the next session of the same client; `None` after 1,023 renewals.
+    pub fn renewed(self) -> Option<Self> {
+        let is_last = self.0 & Self::RENEWALS == Self::RENEWALS;
+        (!is_last).then_some(Self(self.0 + (1 << Self::COUNT_BITS)))
+    }
+}
+
+#[cfg(test)]
+mod session_tests {
+    use super::*;
+
+    #[test]
+    fn all_renewals_of_a_session_differ_and_are_of_one_client_and_one_node() {
+        let first = Session::new(NodeId(7), 3).unwrap();
+        let all: Vec<Session> = std::iter::successors(Some(first), |session| session.renewed()).collect();
+        assert_eq!(all.len(), 1024);
+        assert!(all.is_sorted() && all[0] != all[1023]);
+        assert!(all.iter().all(|session| (session.client(), session.origin()) == (first, (NodeId(7), 3))));
+        let next = Session::new(NodeId(7), 4).unwrap();
+        assert_eq!((next.0, next.client()), (first.0 + 1, next), "the ends of consecutive sessions are one range");
+        assert_eq!(Session::new(NodeId(1), 1 << 38), None);
     }
 }
 

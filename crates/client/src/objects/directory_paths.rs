@@ -138,7 +138,7 @@ impl Objects {
         }
         let (top, names, directory) = (last.0, &path.names[last.1..], path.directory);
         let attempt = |slot: FileId| async move {
-            let together = self.client.inner.home(top.partition()) == self.client.inner.home(slot.partition());
+            let together = self.client.router().home(top.partition()) == self.client.router().home(slot.partition());
             let route = if together {
                 Route::ByPath { top, names, directory, credentials: None }
             } else if self.client.walk_down(top, names, None).await? == (directory, 0) {

@@ -194,9 +194,9 @@ impl Objects {
 
     /// True if the first stripe is at the node of the inode, so that one message can carry both.
     fn is_stripe_colocated(&self, file: FileId, layout: Layout) -> bool {
-        let inner = &self.client.inner;
-        let home = layout.partition(inner.seed, file, StripeNo(0), inner.partitions);
-        inner.home(home) == inner.home(file.partition())
+        let router = self.client.router();
+        let home = layout.partition(router.seed, file, StripeNo(0), router.partitions);
+        router.home(home) == router.home(file.partition())
     }
 
     async fn write_stripes(&self, file: FileId, layout: Layout, bytes: &Bytes) -> Outcome<()> {

@@ -76,6 +76,7 @@ struct ConnectionState {
     returned: Vec<u64>,
     /// Open leases whose descriptors were closed, of which the node was not notified yet.
     closed: Vec<OpenLeaseId>,
+    /// By the first session of each client.
     subscribers: HashMap<Session, InvalidationThreads>,
     driver: Option<Waker>,
     /// True if the driver has no unwritten output.
@@ -191,13 +192,18 @@ impl ClientConnection {
         // Registered before the request is sent: the first invalidation may come with the reply.
         let subscribers =
             InvalidationThreads::start(self, session, on_invalidate).map_err(|why| QueueError::Failed(why.into()))?;
-        if self.state.lock().subscribers.insert(session, subscribers).is_some() {
+        if self.state.lock().subscribers.insert(session.client(), subscribers).is_some() {
             tracing::debug!(session = session.0, "a session watches again");
         }
         self.enqueue(PendingReply::Request, |id, out| {
             encode_subscribe(session, id, out.short());
             Ok(())
         })
+    }
+
+    /// Returns whether the client of a session is subscribed over this connection.
+    pub fn is_subscribed(&self, session: Session) -> bool {
+        self.state.lock().subscribers.contains_key(&session.client())
     }
 
     /// Returns whether replies are pending.
@@ -286,7 +292,7 @@ impl ClientConnection {
     pub fn unsubscribe(&self, session: Session) {
         let subscribers = self.update(|state| {
             encode_unsubscribe(session, state.out.short());
-            state.subscribers.remove(&session)
+            state.subscribers.remove(&session.client())
         });
         drop(subscribers);
     }
@@ -455,7 +461,8 @@ impl ClientConnection {
     /// Passes a batch of invalidations to the threads of its session.
     pub fn deliver_invalidations(&self, batch: u64, session: Session, recalls: Vec<Recall>) {
         let state = self.state.lock();
-        let queued = state.subscribers.get(&session).is_some_and(|subscribers| subscribers.send(batch, recalls));
+        let queued =
+            state.subscribers.get(&session.client()).is_some_and(|subscribers| subscribers.send(batch, recalls));
         drop(state);
         if !queued {
             self.ack(batch); // no subscriber: nothing is cached

@@ -26,7 +26,7 @@ use node::{Node, OnInvalidate, ReplyFuture, WorkerKind};
 use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     future::{pending, poll_fn},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -108,7 +108,8 @@ struct ServerConnection {
     last_id: u64,
     /// Sessions that said hello on this connection.
     sessions: BTreeSet<Session>,
-    subscribed: BTreeSet<Session>,
+    /// By the first session of each client, the session that subscribed.
+    subscribed: BTreeMap<Session, Session>,
     /// Requests that wait.
     waiting: JoinSet<(u64, ReplyResult)>,
     /// Task and payload bytes of each waiting request, by request id.
@@ -144,7 +145,7 @@ impl ServerConnection {
             framed,
             last_id: 0,
             sessions: BTreeSet::new(),
-            subscribed: BTreeSet::new(),
+            subscribed: BTreeMap::new(),
             waiting: JoinSet::new(),
             waits: HashMap::new(),
             waiting_bytes: 0,
@@ -191,7 +192,7 @@ impl ServerConnection {
         leases.map(|leases| tokio::spawn(leases.wait_until_unused()));
         waiting.shutdown().await;
         state.waiting_bytes.fetch_sub(waiting_bytes, Relaxed);
-        for session in subscribed {
+        for session in subscribed.into_values() {
             state.node.unsubscribe(session);
         }
         let why = end.to_string();
@@ -281,12 +282,12 @@ impl ServerConnection {
                 }
             }
             ToNode::Unsubscribe { session } => {
-                if self.subscribed.remove(&session) {
+                if self.subscribed.remove(&session.client()).is_some() {
                     self.state.node.unsubscribe(session);
                 }
             }
             ToNode::SupportsPrune { session } => {
-                if self.subscribed.contains(&session) {
+                if self.subscribed.contains_key(&session.client()) {
                     self.state.node.declare_prune_support(session);
                 }
             }
@@ -487,7 +488,7 @@ impl ServerConnection {
         let invalidations = self.invalidations.clone();
         let on_invalidate: OnInvalidate = Arc::new(move |recalls| invalidations.send_and_wait(session, recalls));
         self.state.node.subscribe(session, &on_invalidate)?;
-        self.subscribed.insert(session);
+        self.subscribed.insert(session.client(), session);
         Ok(())
     }
 }
@@ -541,8 +542,9 @@ impl ServerState {
     /// Ends a session here, then finishes at the other nodes. If one of them is not reachable, the
     /// client that runs into the rest finishes it.
     async fn end_session(&self, session: Session, stopping: bool) -> Result<(), Failure> {
-        if self.end_local(session).await? && !stopping {
-            self.cleanup.end_session(session).await?;
+        let left = self.end_local(session).await?;
+        if !left.is_empty() && !stopping {
+            self.cleanup.end_session(session, left).await?;
         }
         Ok(())
     }
@@ -567,19 +569,20 @@ impl ServerState {
         outcome
     }
 
-    /// Ends a session in the partitions of this node that it touched. Returns true if something is
-    /// left that other nodes may have a part of; most clients leave nothing.
-    async fn end_local(&self, session: Session) -> Result<bool, Failure> {
-        let mut left = false;
+    /// Ends a session in the partitions of this node that it touched. Returns those in which
+    /// something is left that other nodes may have a part of; most clients leave nothing.
+    async fn end_local(&self, session: Session) -> Result<Vec<PartitionId>, Failure> {
+        let mut left = Vec::new();
         for partition in self.node.end_session(session) {
             yield_now().await;
-            left |= !self.node.close_session_in(session, partition).await?.is_empty();
+            let mut is_left = !self.node.close_session_in(session, partition).await?.is_empty();
             let Some(epoch) = self.node.served_epoch(partition) else { continue };
             let list = Body::Meta { request_id: None, command: Command::ListUnfinished };
             let found = self.node.handle(request(epoch, session, partition, list)).await?;
             if let Answer::UnfinishedWork(found) = found {
-                left |= found.prepared.iter().chain(&found.committed).any(|intent| intent.session == session);
+                is_left |= found.prepared.iter().chain(&found.committed).any(|intent| intent.session == session);
             }
+            left.extend(is_left.then_some(partition));
         }
         Ok(left)
     }

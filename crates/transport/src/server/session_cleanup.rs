@@ -1,8 +1,8 @@
 //! Cleanup after clients that have gone.
 
-use client::{Client, Connection, InProcessConnection, Nodes, RetryPolicy};
+use client::{Client, Connection, Connector, InProcessConnection, Nodes, RetryPolicy};
 use node::Node;
-use placement::{FileId, NodeId};
+use placement::{FileId, NodeId, PartitionId};
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 use wire::{Outcome, PendingDelete, Session, StripeRuns};
@@ -12,23 +12,25 @@ use wire::{Outcome, PendingDelete, Session, StripeRuns};
 /// connections to all nodes.
 #[derive(Debug)]
 pub struct SessionCleanup {
-    node: NodeId,
     nodes: Nodes,
     /// Connects at the first cleanup.
     client: OnceCell<Client>,
 }
 
 impl SessionCleanup {
-    /// Creates the cleanup of a node, with connections to the other nodes of its pool.
-    pub fn new(node: &Arc<Node>, others: &[(NodeId, Arc<dyn Connection>)]) -> Self {
-        let local: Arc<dyn Connection> = Arc::new(InProcessConnection(node.clone()));
-        let nodes = others.iter().cloned().chain([(node.id(), local)]).collect();
-        Self { node: node.id(), nodes, client: OnceCell::new() }
+    /// Creates the cleanup of a node. `connector` leads to the other nodes, if the pool has any.
+    pub fn new(node: &Arc<Node>, connector: Option<Arc<dyn Connector>>) -> Self {
+        let local: [(NodeId, Arc<dyn Connection>); 1] = [(node.id(), Arc::new(InProcessConnection(node.clone())))];
+        let nodes = match connector {
+            Some(connector) => Nodes::with_connector(connector, local),
+            None => local.into_iter().collect(),
+        };
+        Self { nodes, client: OnceCell::new() }
     }
 
-    /// Finishes what a session has left at this node.
-    pub async fn end_session(&self, session: Session) -> Outcome<()> {
-        self.client().await?.recover_at(self.node, session).await
+    /// Finishes what a session has left in partitions of this node.
+    pub async fn end_session(&self, session: Session, left: Vec<PartitionId>) -> Outcome<()> {
+        self.client().await?.recover_in(session, left).await
     }
 
     /// Removes the stripes of deleted files at all nodes; returns the number of files.

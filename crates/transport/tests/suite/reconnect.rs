@@ -5,7 +5,7 @@ use super::common::*;
 use bytes::Bytes;
 use client::{Client, Connection, Nodes, RetryPolicy};
 use node::{Node, NodeSettings, ReplyFuture};
-use placement::{NodeId, PartitionMap};
+use placement::{NodeId, PartitionId, PartitionMap};
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicU64, Ordering::SeqCst},
@@ -213,7 +213,7 @@ impl Served {
 }
 
 #[tokio::test]
-async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere_and_the_next_goes_on() {
+async fn a_connection_that_broke_ends_what_was_open_at_its_node_and_nothing_elsewhere() {
     for broken in 0..4 {
         let pool = Served::of(4);
         let (vfs, other) = (pool.client().await, pool.client().await);
@@ -225,31 +225,104 @@ async fn of_several_nodes_one_whose_connection_broke_ends_the_session_everywhere
         for number in 0..16 {
             let path = format!("d{number}/f");
             vfs.make_directories(format!("d{number}").as_bytes()).await.unwrap();
-            let file = vfs.write_file(path.as_bytes(), b"bytes").await.unwrap().file;
+            let file = vfs.write_file(path.as_bytes(), &filled(8)).await.unwrap().file;
             let handle = vfs.open(file, OpenFlags::READ_WRITE).await.unwrap();
             vfs.lock(handle, LOCK, false).await.unwrap();
-            files.push((path, file, handle));
+            let ends = usize::from(file.partition().0) % 4 == broken;
+            files.push((path, file, handle, ends));
         }
-        let others: Vec<_> = pool.relays.iter().map(|relay| relay.address.clone()).collect();
-        assert_eq!(others.len(), 4);
+        assert!(files.iter().any(|(.., ends)| *ends) && files.iter().any(|(.., ends)| !*ends));
         pool.relays[broken].cut();
-        for (path, file, handle) in &files {
-            assert_eq!(vfs.read_file(path.as_bytes()).await.unwrap(), &b"bytes"[..]);
-            assert_eq!(vfs.stat(*file).await.unwrap().cacheable, !WITH_REACTOR, "it watches again, everywhere");
-            let _ = vfs.read(*handle, 0, 9).await;
+        for (path, file, ..) in &files {
+            assert_eq!(vfs.read_file(path.as_bytes()).await.unwrap(), filled(8));
+            assert_eq!(vfs.stat(*file).await.unwrap().cacheable, !WITH_REACTOR, "it is subscribed everywhere");
         }
         until_polled("the break is noticed", || WITH_REACTOR || recalls_seen.lock().unwrap().contains(&Recall::All))
             .await;
-        for (_, file, handle) in &files {
-            assert_eq!(vfs.read(*handle, 0, 9).await, Err(Refusal::SessionEnded), "also where nothing broke");
-            let theirs = other.open(*file, OpenFlags::READ_WRITE).await;
-            let theirs = match theirs {
-                Err(Refusal::SessionEnded) => other.open(*file, OpenFlags::READ_WRITE).await.unwrap(),
-                opened => opened.unwrap(),
-            };
-            other.lock(theirs, LOCK, false).await.unwrap();
+        for (_, file, handle, ends) in &files {
+            let bytes = vfs.read(*handle, 0, 8 * STRIPE).await;
+            let theirs = other.open(*file, OpenFlags::READ_WRITE).await.unwrap();
+            let locked = other.lock(theirs, LOCK, false).await;
+            if *ends {
+                assert_eq!((bytes, locked), (Err(Refusal::SessionEnded), Ok(())));
+            } else {
+                assert_eq!(bytes.unwrap(), filled(8), "its stripes at the broken node too");
+                assert!(matches!(locked, Err(Refusal::Locked(_))), "the lock is held: {locked:?}");
+                vfs.write(*handle, 0, filled(4)).await.unwrap();
+            }
             other.close(theirs).await.unwrap();
+        }
+        vfs.end_session().await.unwrap();
+        for (_, file, ..) in &files {
+            let theirs = other.open(*file, OpenFlags::READ_WRITE).await.unwrap();
+            other.lock(theirs, LOCK, false).await.unwrap();
         }
         pool.stop().await;
     }
+}
+
+#[tokio::test]
+async fn what_a_kernel_caches_at_nodes_whose_connections_hold_is_invalidated_after_another_broke() {
+    if WITH_REACTOR {
+        return; // there are no subscribers
+    }
+    let pool = Served::of(2);
+    let (vfs, other) = (pool.client().await, pool.client().await);
+    let (on_invalidate, recalls_seen) = recording_callback();
+    vfs.subscribe(on_invalidate).await.unwrap();
+    let mut files = Vec::new();
+    for number in 0..8 {
+        vfs.make_directories(format!("d{number}").as_bytes()).await.unwrap();
+        files.push(vfs.write_file(format!("d{number}/f").as_bytes(), b"bytes").await.unwrap().file);
+    }
+    for round in 0..4 {
+        pool.relays[round % 2].cut();
+        until_polled("the break is noticed", || recalls_seen.lock().unwrap().contains(&Recall::All)).await;
+        for file in &files {
+            assert!(vfs.stat(*file).await.unwrap().cacheable);
+            // Its own change is no news to it, in whichever of its sessions it is made.
+            let own = Changes { mode: Some(0o600), ..Changes::default() };
+            recalls_seen.lock().unwrap().clear();
+            vfs.change(*file, own).await.unwrap();
+            assert_eq!(*recalls_seen.lock().unwrap(), []);
+            vfs.stat(*file).await.unwrap();
+            other.change(*file, Changes { mode: Some(0o640), ..Changes::default() }).await.unwrap();
+            assert!(recalls_seen.lock().unwrap().contains(&Recall::Attributes(*file)));
+        }
+    }
+    vfs.end_session().await.unwrap();
+    pool.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_has_handed_over_its_partitions_takes_leave_and_ends_nothing() {
+    let mut pool = Served::of(2);
+    let (vfs, other) = (pool.client().await, pool.client().await);
+    let mut files = Vec::new();
+    for number in 0..16 {
+        vfs.make_directories(format!("d{number}").as_bytes()).await.unwrap();
+        let file = vfs.write_file(format!("d{number}/f").as_bytes(), b"bytes").await.unwrap().file;
+        let handle = vfs.open(file, OpenFlags::READ_WRITE).await.unwrap();
+        vfs.lock(handle, LOCK, false).await.unwrap();
+        files.push((file, handle));
+    }
+    assert!(files.iter().any(|(file, _)| file.partition().0 % 2 == 1), "some are at the node that leaves");
+    let (stays, leaves) = (&pool.nodes[0], &pool.nodes[1]);
+    for partition in (1..16).step_by(2).map(PartitionId) {
+        leaves.hand_over(partition, stays).await.unwrap();
+    }
+    pool.servers.remove(1).stop().await;
+    for (file, handle) in files {
+        assert_eq!(vfs.read(handle, 0, 9).await.unwrap(), &b"bytes"[..]);
+        let theirs = other.open(file, OpenFlags::READ_WRITE).await.unwrap();
+        assert!(matches!(other.lock(theirs, LOCK, false).await, Err(Refusal::Locked(_))));
+        vfs.close(handle).await.unwrap();
+        other.lock(theirs, LOCK, false).await.unwrap();
+    }
+    pool.stop().await;
+}
+
+/// Bytes of this many stripes.
+fn filled(stripes: usize) -> Bytes {
+    Bytes::from(vec![7; stripes * STRIPE as usize])
 }

@@ -74,7 +74,7 @@ async fn a_server_that_is_dropped_ends_what_its_clients_hold_and_leaves_no_file(
             serve(&node, &address)
         } else {
             let listener = transport::Listener::bind(&address).unwrap();
-            transport::serve_on(&handle, node.clone(), listener, &token(), transport::ServerLimits::default(), &[])
+            transport::serve_on(&handle, node.clone(), listener, &token(), transport::ServerLimits::default(), None)
                 .unwrap()
         };
         let vfs = vfs(&address).await;

@@ -24,7 +24,8 @@ pub fn replies() -> Vec<Result<Answer, Failure>> {
 }
 
 fn map() -> Arc<PartitionMap> {
-    Arc::new(PartitionMap::new((0..64).map(|partition| entry(NodeId(partition % 5 * 1000))).collect()).unwrap())
+    let map = PartitionMap::new((0..64).map(|partition| entry(NodeId(partition % 5 * 1000))).collect()).unwrap();
+    Arc::new(map.with_addresses([(NodeId(1000), "host".into()), (NodeId(2000), "".into())]))
 }
 
 fn entry(server: NodeId) -> PartitionEntry {

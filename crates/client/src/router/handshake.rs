@@ -1,0 +1,168 @@
+//! The handshake: a node gives the session, and every node that is needed later hears of it by a
+//! hello.
+//!
+//! All nodes must be of one pool. A client that begins says hello to one node that answers, and to
+//! those that may be on its host: how bytes are read there depends on the connection. To all others
+//! it says hello with its first request to them.
+
+use crate::{
+    Client, Connection, Nodes, RetryPolicy,
+    router::{
+        Router,
+        nodes::NodeLink,
+        send::call_until_answered,
+        session::{Greeting, SessionState},
+    },
+};
+use placement::{Epoch, NodeId, PartitionId, PartitionMap};
+use std::{
+    process,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+use wire::{Answer, Body, Failure, HelloReply, Object, Outcome, Refusal, Request, Session};
+
+impl Client {
+    /// Connects to a pool of one node. Refused as `Unavailable` if no answer comes, as `Invalid` if
+    /// the pool has more nodes.
+    pub async fn connect(connection: Arc<dyn Connection>, retry_policy: RetryPolicy) -> Outcome<Self> {
+        let reply = send_hello(&*connection, Session::NONE, retry_policy).await?;
+        let nodes = Nodes::one(reply.node, connection);
+        let first = nodes.links()[0].clone();
+        Self::begin(nodes, retry_policy, (reply, first)).await
+    }
+
+    /// Connects to a pool, of which these nodes are known. Refused as `Unavailable` if no node
+    /// answers, as `Invalid` if there is no way to a node of it, or if a connection leads to
+    /// another node, or into another pool. A node that does not answer now, and one that is not on
+    /// this host, is told of the session with the first request to it.
+    pub async fn connect_all(nodes: Nodes, retry_policy: RetryPolicy) -> Outcome<Self> {
+        let first = handshake(&nodes, retry_policy).await?;
+        Self::begin(nodes, retry_policy, first).await
+    }
+
+    async fn begin(nodes: Nodes, retry_policy: RetryPolicy, first: (HelloReply, Arc<NodeLink>)) -> Outcome<Self> {
+        let client = Self::new(nodes, retry_policy, first);
+        let router = client.router();
+        if let Some(node) = router.data_nodes().into_iter().find(|node| router.nodes.link(*node).is_none()) {
+            return Err(pool_mismatch(format!(
+                "there is no connection to its node {node}: connect to all of its nodes"
+            )));
+        }
+        let state = router.session_state();
+        for link in router.nodes.links().iter().filter(|link| link.connection.is_near()) {
+            match router.greet(&state, link).await {
+                Ok(()) | Err(Refusal::Unavailable { .. }) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Ok(client)
+    }
+}
+
+/// Begins a session at the first node that answers; those that may be on this host are asked first.
+pub async fn handshake(nodes: &Nodes, retry_policy: RetryPolicy) -> Outcome<(HelloReply, Arc<NodeLink>)> {
+    let (links, mut silent) = (nodes.links(), None);
+    let (near, far): (Vec<_>, Vec<_>) = links.iter().partition(|link| link.connection.is_near());
+    for link in near.into_iter().chain(far) {
+        let answered = match nodes.admit(link, || hello_request(Session::NONE), || Object::Pool).await {
+            Ok(()) => send_hello(&*link.connection, Session::NONE, retry_policy).await,
+            Err(refusal) => Err(refusal),
+        };
+        match answered {
+            Ok(reply) => return check_node(link.node, reply).map(|reply| (reply, link.clone())),
+            Err(ref refusal @ Refusal::Unavailable { tries, ref why, .. }) => {
+                nodes.record_outage(link, tries, why);
+                silent.get_or_insert_with(|| refusal.clone());
+            }
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Err(silent.unwrap_or(Refusal::invalid(Object::Pool, "a pool has nodes: connect to them")))
+}
+
+impl Router {
+    /// Says hello to a node, and subscribes there if this client caches, unless the session has
+    /// done so. Refused as `SessionEnded` in a forked child, whose session is its parent's.
+    pub async fn greet(&self, state: &SessionState, link: &NodeLink) -> Outcome<()> {
+        let _guard = link.hello_lock.lock().await;
+        if state.has_greeted(link) {
+            return Ok(());
+        }
+        if state.process != process::id() {
+            return Err(Refusal::SessionEnded);
+        }
+        self.nodes.admit(link, || self.usage_request(), || Object::Pool).await?;
+        let reply = send_hello(&*link.connection, state.id, self.retry_policy).await;
+        let reply = check_node(link.node, reply.map_err(|refusal| self.refusal_from(link, refusal))?)?;
+        if (reply.seed, reply.stripe_bytes, reply.map.partitions()) != self.pool() {
+            return Err(pool_mismatch(format!(
+                "node {} is not of the pool of the other nodes: start them with the same settings, or connect anew if another pool answers at its addresses now",
+                link.node
+            )));
+        }
+        self.learn_map(&reply.map);
+        let greeting = self.subscribe_at(state, link).await?;
+        state.record(link, greeting);
+        Ok(())
+    }
+
+    /// Asks a node that knows the current session for its map.
+    pub async fn query_map(&self, link: &NodeLink) -> Outcome<Arc<PartitionMap>> {
+        let state = self.session_state();
+        Ok(send_hello(&*link.connection, state.id, self.retry_policy).await?.map)
+    }
+
+    /// Asks another node for its map, when one is not reached: it may have left the pool, with its
+    /// partitions at other nodes. Does nothing if another node was asked a moment ago.
+    pub async fn learn_from_others(&self, state: &SessionState, away: &NodeLink) {
+        if !away.may_have_left() {
+            return;
+        }
+        let links = self.nodes.links();
+        let other = links.iter().find(|link| link.node != away.node && link.is_available() && state.has_greeted(link));
+        let Some(other) = other else { return };
+        if let Ok(Answer::Hello(reply)) = other.connection.call(hello_request(state.id)).await {
+            self.learn_map(&reply.map);
+        }
+    }
+
+    /// Subscribes a session at a node, if this client has a callback.
+    pub async fn subscribe_at(&self, state: &SessionState, link: &NodeLink) -> Outcome<Greeting> {
+        let Some(on_invalidate) = self.on_invalidate() else { return Ok(Greeting::Hello) };
+        match link.connection.subscribe(state.id, &on_invalidate).await {
+            Ok(answer) => answer.done()?,
+            Err(Failure::Refused(refusal)) => return Err(refusal),
+            Err(failure) => {
+                let (object, why) = (Object::Pool, failure.to_string().into());
+                return Err(Refusal::Unavailable { object, tries: 1, why });
+            }
+        }
+        if self.supports_prune.load(Relaxed) {
+            link.connection.set_supports_prune(state.id);
+        }
+        Ok(Greeting::Subscribed)
+    }
+}
+
+/// Starts a session, or announces one that another node has given.
+async fn send_hello(connection: &dyn Connection, session: Session, retry_policy: RetryPolicy) -> Outcome<HelloReply> {
+    call_until_answered(connection, retry_policy, || hello_request(session)).await?.hello()
+}
+
+fn hello_request(session: Session) -> Request {
+    let (epoch, partition) = (Epoch::FIRST, PartitionId(0));
+    Request { epoch, session, skip_ack: false, partition, body: Body::Hello }
+}
+
+/// Refuses an answer of another node than was asked.
+fn check_node(expected: NodeId, reply: HelloReply) -> Outcome<HelloReply> {
+    if reply.node == expected {
+        return Ok(reply);
+    }
+    let other = reply.node;
+    Err(pool_mismatch(format!("the connection to node {expected} leads to node {other}: look at the addresses")))
+}
+
+fn pool_mismatch(why: String) -> Refusal {
+    Refusal::Invalid { object: Object::Pool, why: why.into() }
+}

@@ -1,0 +1,148 @@
+//! The router: sends a request to the node that serves its partition, until it is answered.
+//!
+//! It knows bodies, partitions and nodes, and no file: what a request means is the business of the
+//! verbs above.
+//!
+//! - `send`: a request: routed by the map, sent until it is answered
+//! - `nodes`: the connection to each node of the pool, and which of them do not answer
+//! - `circuit_breaker`: outages of a node, remembered so that not every call must find them out
+//! - `retry`: the retry policy
+//! - `sequence`: sequence numbers of changes in each partition
+//! - `handshake`: the hello, which starts a session and names it to other nodes
+//! - `session`: the change to the next session, after a connection has broken
+
+pub mod circuit_breaker;
+pub mod handshake;
+pub mod nodes;
+pub mod retry;
+pub mod send;
+pub mod sequence;
+pub mod session;
+
+use crate::{
+    RetryPolicy,
+    router::{
+        nodes::{NodeLink, Nodes},
+        session::{Greeting, SessionState},
+    },
+};
+use arc_swap::ArcSwap;
+use node::OnInvalidate;
+use parking_lot::Mutex;
+use placement::{Epoch, NodeId, PartitionId, PartitionMap};
+use std::sync::{Arc, atomic::AtomicBool};
+use wire::{HelloReply, MovedPartition, Object, Outcome, Refusal};
+
+/// The way to the nodes of a pool: the map, the connections, the session.
+pub struct Router {
+    pub nodes: Nodes,
+    map: ArcSwap<PartitionMap>,
+    session: ArcSwap<SessionState>,
+    /// Held while the next session is begun.
+    session_lock: tokio::sync::Mutex<()>,
+    /// Earlier sessions of this client. Each holds what was open at nodes whose connections did not
+    /// break.
+    pub earlier_sessions: Mutex<Vec<Arc<SessionState>>>,
+    /// The cache-invalidation callback, if this client subscribes.
+    on_invalidate: Mutex<Option<OnInvalidate>>,
+    /// True if the kernel of this client supports prune notices.
+    pub supports_prune: AtomicBool,
+    pub seed: u64,
+    pub stripe_bytes: u32,
+    pub partitions: u32,
+    pub retry_policy: RetryPolicy,
+}
+
+impl Router {
+    /// A router over these nodes, one of which has answered a hello.
+    pub fn new(nodes: Nodes, retry_policy: RetryPolicy, (reply, first): (HelloReply, Arc<NodeLink>)) -> Self {
+        let HelloReply { session, map, seed, stripe_bytes, .. } = reply;
+        let partitions = map.partitions();
+        nodes.learn(&map);
+        let state = SessionState::new(session, partitions);
+        state.record(&first, Greeting::Hello);
+        Self {
+            nodes,
+            map: ArcSwap::new(map),
+            session: ArcSwap::from_pointee(state),
+            session_lock: tokio::sync::Mutex::default(),
+            earlier_sessions: Mutex::default(),
+            on_invalidate: Mutex::default(),
+            supports_prune: AtomicBool::new(false),
+            seed,
+            stripe_bytes,
+            partitions,
+            retry_policy,
+        }
+    }
+
+    /// The link to the node that serves a partition, and the epoch of the entry that says so.
+    pub fn link_to(&self, partition: PartitionId) -> Outcome<(Arc<NodeLink>, Epoch)> {
+        let entry = self.map.load().entry(partition).map(|entry| (entry.server, entry.epoch));
+        let (home, epoch) = entry.ok_or_else(|| Refusal::invalid(Object::Pool, "the pool has no such partition"))?;
+        match self.nodes.link(home) {
+            Some(link) => Ok((link, epoch)),
+            None => Err(Refusal::Unavailable {
+                object: Object::Pool,
+                tries: 0,
+                why: format!("partition {partition} is held by node {home}, to which there is no connection").into(),
+            }),
+        }
+    }
+
+    /// The node that holds a partition.
+    pub fn home(&self, partition: PartitionId) -> Option<NodeId> {
+        self.map.load().node(partition)
+    }
+
+    /// One of the partitions that a node holds; see [`PartitionMap::pick`].
+    pub fn pick(&self, node: NodeId, hash: u64) -> Option<PartitionId> {
+        self.map.load().pick(node, hash)
+    }
+
+    /// The nodes that hold partitions, by ascending ids.
+    pub fn data_nodes(&self) -> Vec<NodeId> {
+        self.map.load().nodes()
+    }
+
+    /// The nodes that hold partitions, each with its share of all partitions.
+    pub fn shares(&self) -> Vec<(NodeId, f64)> {
+        let held = self.map.load().partition_counts();
+        held.into_iter().map(|(node, held)| (node, f64::from(held) / f64::from(self.partitions))).collect()
+    }
+
+    /// The values that identify the pool: seed, stripe length, number of partitions.
+    fn pool(&self) -> (u64, u32, u32) {
+        (self.seed, self.stripe_bytes, self.partitions)
+    }
+
+    /// Takes the entries of a map that are newer, and the nodes that are new.
+    fn learn_map(&self, map: &PartitionMap) {
+        self.update_map(|known| known.learn_all(map));
+        self.nodes.learn(map);
+    }
+
+    /// Takes the entry of a partition that a node has answered, if it is newer; and asks that node
+    /// for its map if the partition is at a node that is not known yet.
+    async fn learn_from(&self, link: &NodeLink, moved: MovedPartition) -> Outcome<()> {
+        let MovedPartition { partition, entry } = moved;
+        if self.nodes.link(entry.server).is_none() {
+            let map = self.query_map(link).await?;
+            self.learn_map(&map);
+        }
+        if self.map.load().entry(partition).is_some_and(|known| known.epoch < entry.epoch) {
+            self.update_map(|known| {
+                known.learn(partition, entry.clone());
+            });
+        }
+        Ok(())
+    }
+
+    fn update_map(&self, change: impl Fn(&mut PartitionMap)) {
+        self.map.rcu(|known| {
+            let mut map = PartitionMap::clone(known);
+            change(&mut map);
+            map
+        });
+    }
+}

@@ -1,0 +1,166 @@
+//! Sessions: the life of one, and the change to the next.
+//!
+//! A node ends a session when the connection that carried it breaks. Then everything that the
+//! session held at that node is lost. What it held at other nodes stays, and requests about that go
+//! on in it; all else is sent in the next session, which the client derives from the one that
+//! ended:
+//!
+//! ```text
+//!   a node answers `Ended' --> the next session: hello to each node when it is needed, resend;
+//!                              a change that may have been done before: `OutcomeUnknown`
+//! ```
+//!
+//! Requests for things that belong to one session (an open file, its locks, an intent) are sent by
+//! a client that is bound to it: [`Client::bind_to_session`](crate::Client::bind_to_session). Where
+//! that session has ended, such a client refuses with `SessionEnded`.
+
+use crate::router::{Router, handshake::handshake, nodes::NodeLink, sequence::Sequences};
+use node::OnInvalidate;
+use parking_lot::Mutex;
+use placement::NodeId;
+use std::{
+    collections::BTreeMap,
+    process,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+use wire::{Object, Outcome, Refusal, Session};
+
+/// A session of a client.
+#[derive(Debug)]
+pub struct SessionState {
+    pub id: Session,
+    /// The process that began it. A forked child must not end it: it is still its parent's.
+    pub process: u32,
+    pub sequences: Sequences,
+    greeted: Mutex<BTreeMap<NodeId, Greeting>>,
+}
+
+/// What a node knows of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Greeting {
+    Hello,
+    Subscribed,
+}
+
+impl SessionState {
+    pub fn new(session: Session, partitions: u32) -> Self {
+        let (process, sequences) = (process::id(), Sequences::new(partitions));
+        Self { id: session, process, sequences, greeted: Mutex::default() }
+    }
+
+    /// True if the session has said hello to a node.
+    #[inline]
+    pub fn has_greeted(&self, link: &NodeLink) -> bool {
+        link.greeted.load(Relaxed) == self.id.0 || self.was_greeted(link)
+    }
+
+    #[cold]
+    fn was_greeted(&self, link: &NodeLink) -> bool {
+        let was = self.greeted.lock().contains_key(&link.node);
+        if was {
+            link.greeted.store(self.id.0, Relaxed);
+        }
+        was
+    }
+
+    /// Records what a node has been told.
+    pub fn record(&self, link: &NodeLink, greeting: Greeting) {
+        self.greeted.lock().insert(link.node, greeting);
+        link.greeted.store(self.id.0, Relaxed);
+    }
+
+    /// What a node has been told; `None` if it was never needed.
+    pub fn greeting(&self, node: NodeId) -> Option<Greeting> {
+        self.greeted.lock().get(&node).copied()
+    }
+
+    /// The nodes that know of the session, by ascending ids.
+    pub fn greeted(&self) -> Vec<NodeId> {
+        self.greeted.lock().keys().copied().collect()
+    }
+}
+
+impl Router {
+    /// The current session.
+    pub fn session_state(&self) -> Arc<SessionState> {
+        self.session.load_full()
+    }
+
+    /// Begins the session after `ended`, unless that has been done.
+    pub async fn begin_next_session(&self, ended: &Arc<SessionState>) -> Outcome<()> {
+        let _guard = self.session_lock.lock().await;
+        if !Arc::ptr_eq(ended, &self.session_state()) {
+            return Ok(());
+        }
+        let is_own = ended.process == process::id();
+        let next = match ended.id.renewed().filter(|_| is_own) {
+            Some(next) => SessionState::new(next, self.partitions),
+            None => self.begin_anew(ended).await?,
+        };
+        tracing::warn!(
+            ended = ended.id.0,
+            begun = next.id.0,
+            "a connection broke: files and locks that were open at its node are lost, and a new session has begun"
+        );
+        if is_own {
+            self.earlier_sessions.lock().push(ended.clone());
+        }
+        self.session.store(Arc::new(next));
+        Ok(())
+    }
+
+    /// Begins a session that has nothing to do with the one before: that is the parent's of this
+    /// process, or has no renewal left.
+    async fn begin_anew(&self, before: &SessionState) -> Outcome<SessionState> {
+        let (reply, link) = handshake(&self.nodes, self.retry_policy).await?;
+        if (reply.seed, reply.stripe_bytes, reply.map.partitions()) != self.pool() {
+            return Err(Refusal::invalid(Object::Pool, "another pool answers at its addresses now: connect anew"));
+        }
+        self.learn_map(&reply.map);
+        self.nodes.links().iter().for_each(|link| link.connection.unsubscribe(before.id));
+        let next = SessionState::new(reply.session, self.partitions);
+        let greeting = self.subscribe_at(&next, &link).await?;
+        next.record(&link, greeting);
+        Ok(next)
+    }
+
+    /// Sets the cache-invalidation callback, and subscribes at all nodes that know the session.
+    /// Refused if one of them refuses; then this client is subscribed nowhere.
+    pub async fn subscribe(&self, state: &SessionState, on_invalidate: OnInvalidate) -> Outcome<()> {
+        let _guard = self.session_lock.lock().await;
+        {
+            let mut current = self.on_invalidate.lock();
+            if current.is_some() {
+                return Err(Refusal::invalid(Object::Pool, "this session is subscribed already"));
+            }
+            *current = Some(on_invalidate);
+        }
+        let subscribed = self.subscribe_everywhere(state).await;
+        if subscribed.is_err() {
+            self.unsubscribe(state.id);
+        }
+        subscribed
+    }
+
+    async fn subscribe_everywhere(&self, state: &SessionState) -> Outcome<()> {
+        for link in self.nodes.links().iter() {
+            // A hello that is under way subscribes by itself.
+            let _guard = link.hello_lock.lock().await;
+            if state.greeting(link.node) == Some(Greeting::Hello) {
+                let greeting = self.subscribe_at(state, link).await?;
+                state.record(link, greeting);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the callback, and unsubscribes everywhere.
+    pub fn unsubscribe(&self, session: Session) {
+        *self.on_invalidate.lock() = None;
+        self.nodes.links().iter().for_each(|link| link.connection.unsubscribe(session));
+    }
+
+    pub fn on_invalidate(&self) -> Option<OnInvalidate> {
+        self.on_invalidate.lock().clone()
+    }
+}
