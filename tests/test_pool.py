@@ -194,6 +194,22 @@ def test_what_is_put_is_got(home: Home, size: int) -> None:
     home.ok("pool", "stop")
 
 
+def test_a_pool_file_that_lacks_nodes_leads_to_them_too(home: Home) -> None:
+    home.ok("pool", "start", "--nodes", "4", "--memory", "64MiB")
+    data = random.Random(1).randbytes(8_000_000)
+    (home.folder / "file").write_bytes(data)
+    whole = json.loads((home.runtime / "tidemill/pool").read_text())
+    for kept in range(4):
+        older = home.folder / f"older{kept}"
+        older.write_text(json.dumps(whole | {"nodes": [whole["nodes"][kept]]}))
+        older.chmod(0o600)
+        home.ok("put", "--pool", older, f"a/{kept}", "file")
+        located = json.loads(home.ok("locate", "--pool", older, "--json", f"a/{kept}"))
+        assert sorted(share["node"] for share in located["nodes"]) == [1, 2, 3, 4]
+        assert home.run("cat", "--pool", older, f"a/{kept}").stdout == data
+    home.ok("pool", "stop")
+
+
 @pytest.mark.parametrize("size", [3, 5_000_000])
 def test_a_put_under_a_condition_replaces_what_was_looked_at_and_nothing_else(home: Home, size: int) -> None:
     def version() -> str:
