@@ -3,12 +3,13 @@
 use crate::{
     FdLeaseFuture, InProcessConnection, Nodes, RetryPolicy,
     program_open::FdRequest,
-    router::{Router, nodes::NodeLink, session::SessionState},
+    router::{Router, session::SessionState},
     split::Splits,
     split_attributes::AttributeCache,
     usage::Usages,
 };
 use node::{BackingFd, Node};
+use placement::NodeId;
 use std::{
     fmt,
     future::Future,
@@ -57,7 +58,7 @@ impl Client {
     }
 
     /// Makes a client of nodes of which one has answered its hello.
-    pub(crate) fn new(nodes: Nodes, retry_policy: RetryPolicy, first: (HelloReply, Arc<NodeLink>)) -> Self {
+    pub(crate) fn new(nodes: Nodes, retry_policy: RetryPolicy, first: (HelloReply, NodeId)) -> Self {
         let inner = Inner {
             router: Router::new(nodes, retry_policy, first),
             usages: Usages::default(),

@@ -26,8 +26,7 @@ impl Client {
     /// the pool has more nodes.
     pub async fn connect(connection: Arc<dyn Connection>, retry_policy: RetryPolicy) -> Outcome<Self> {
         let reply = send_hello(&*connection, Session::NONE, retry_policy).await?;
-        let nodes = Nodes::one(reply.node, connection);
-        let first = nodes.links()[0].clone();
+        let (first, nodes) = (reply.node, Nodes::one(reply.node, connection));
         Self::begin(nodes, retry_policy, (reply, first)).await
     }
 
@@ -40,7 +39,7 @@ impl Client {
         Self::begin(nodes, retry_policy, first).await
     }
 
-    async fn begin(nodes: Nodes, retry_policy: RetryPolicy, first: (HelloReply, Arc<NodeLink>)) -> Outcome<Self> {
+    async fn begin(nodes: Nodes, retry_policy: RetryPolicy, first: (HelloReply, NodeId)) -> Outcome<Self> {
         let client = Self::new(nodes, retry_policy, first);
         let router = client.router();
         if let Some(node) = router.data_nodes().into_iter().find(|node| router.nodes.link(*node).is_none()) {
@@ -49,7 +48,7 @@ impl Client {
             )));
         }
         let state = router.session_state();
-        for link in router.nodes.links().iter().filter(|link| link.connection.is_near()) {
+        for link in router.nodes.links().into_iter().filter(|link| link.connection.is_near()) {
             match router.greet(&state, link).await {
                 Ok(()) | Err(Refusal::Unavailable { .. }) => {}
                 Err(refusal) => return Err(refusal),
@@ -60,16 +59,16 @@ impl Client {
 }
 
 /// Begins a session at the first node that answers; those that may be on this host are asked first.
-pub async fn handshake(nodes: &Nodes, retry_policy: RetryPolicy) -> Outcome<(HelloReply, Arc<NodeLink>)> {
+pub async fn handshake(nodes: &Nodes, retry_policy: RetryPolicy) -> Outcome<(HelloReply, NodeId)> {
     let (links, mut silent) = (nodes.links(), None);
-    let (near, far): (Vec<_>, Vec<_>) = links.iter().partition(|link| link.connection.is_near());
+    let (near, far): (Vec<_>, Vec<_>) = links.into_iter().partition(|link| link.connection.is_near());
     for link in near.into_iter().chain(far) {
         let answered = match nodes.admit(link, || hello_request(Session::NONE), || Object::Pool).await {
             Ok(()) => send_hello(&*link.connection, Session::NONE, retry_policy).await,
             Err(refusal) => Err(refusal),
         };
         match answered {
-            Ok(reply) => return check_node(link.node, reply).map(|reply| (reply, link.clone())),
+            Ok(reply) => return check_node(link.node, reply).map(|reply| (reply, link.node)),
             Err(ref refusal @ Refusal::Unavailable { tries, ref why, .. }) => {
                 nodes.record_outage(link, tries, why);
                 silent.get_or_insert_with(|| refusal.clone());
@@ -118,8 +117,8 @@ impl Router {
         if !away.may_have_left() {
             return;
         }
-        let links = self.nodes.links();
-        let other = links.iter().find(|link| link.node != away.node && link.is_available() && state.has_greeted(link));
+        let mut links = self.nodes.links().into_iter();
+        let other = links.find(|link| link.node != away.node && link.is_available() && state.has_greeted(link));
         let Some(other) = other else { return };
         if let Ok(Answer::Hello(reply)) = other.connection.call(hello_request(state.id)).await {
             self.learn_map(&reply.map);

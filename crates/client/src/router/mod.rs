@@ -26,9 +26,8 @@ use crate::{
         session::{Greeting, SessionState},
     },
 };
-use arc_swap::ArcSwap;
 use node::OnInvalidate;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use placement::{Epoch, NodeId, PartitionId, PartitionMap};
 use std::sync::{Arc, atomic::AtomicBool};
 use wire::{HelloReply, MovedPartition, Object, Outcome, Refusal};
@@ -36,8 +35,8 @@ use wire::{HelloReply, MovedPartition, Object, Outcome, Refusal};
 /// The way to the nodes of a pool: the map, the connections, the session.
 pub struct Router {
     pub nodes: Nodes,
-    map: ArcSwap<PartitionMap>,
-    session: ArcSwap<SessionState>,
+    map: RwLock<Arc<PartitionMap>>,
+    session: RwLock<Arc<SessionState>>,
     /// Held while the next session is begun.
     session_lock: tokio::sync::Mutex<()>,
     /// Earlier sessions of this client. Each holds what was open at nodes whose connections did not
@@ -55,16 +54,16 @@ pub struct Router {
 
 impl Router {
     /// A router over these nodes, one of which has answered a hello.
-    pub fn new(nodes: Nodes, retry_policy: RetryPolicy, (reply, first): (HelloReply, Arc<NodeLink>)) -> Self {
+    pub fn new(nodes: Nodes, retry_policy: RetryPolicy, (reply, first): (HelloReply, NodeId)) -> Self {
         let HelloReply { session, map, seed, stripe_bytes, .. } = reply;
         let partitions = map.partitions();
         nodes.learn(&map);
         let state = SessionState::new(session, partitions);
-        state.record(&first, Greeting::Hello);
+        nodes.link(first).iter().for_each(|link| state.record(link, Greeting::Hello));
         Self {
             nodes,
-            map: ArcSwap::new(map),
-            session: ArcSwap::from_pointee(state),
+            map: RwLock::new(map),
+            session: RwLock::new(Arc::new(state)),
             session_lock: tokio::sync::Mutex::default(),
             earlier_sessions: Mutex::default(),
             on_invalidate: Mutex::default(),
@@ -77,8 +76,8 @@ impl Router {
     }
 
     /// The link to the node that serves a partition, and the epoch of the entry that says so.
-    pub fn link_to(&self, partition: PartitionId) -> Outcome<(Arc<NodeLink>, Epoch)> {
-        let entry = self.map.load().entry(partition).map(|entry| (entry.server, entry.epoch));
+    pub fn link_to(&self, partition: PartitionId) -> Outcome<(&NodeLink, Epoch)> {
+        let entry = self.map.read().entry(partition).map(|entry| (entry.server, entry.epoch));
         let (home, epoch) = entry.ok_or_else(|| Refusal::invalid(Object::Pool, "the pool has no such partition"))?;
         match self.nodes.link(home) {
             Some(link) => Ok((link, epoch)),
@@ -92,22 +91,22 @@ impl Router {
 
     /// The node that holds a partition.
     pub fn home(&self, partition: PartitionId) -> Option<NodeId> {
-        self.map.load().node(partition)
+        self.map.read().node(partition)
     }
 
     /// One of the partitions that a node holds; see [`PartitionMap::pick`].
     pub fn pick(&self, node: NodeId, hash: u64) -> Option<PartitionId> {
-        self.map.load().pick(node, hash)
+        self.map.read().pick(node, hash)
     }
 
     /// The nodes that hold partitions, by ascending ids.
     pub fn data_nodes(&self) -> Vec<NodeId> {
-        self.map.load().nodes()
+        self.map.read().nodes()
     }
 
     /// The nodes that hold partitions, each with its share of all partitions.
     pub fn shares(&self) -> Vec<(NodeId, f64)> {
-        let held = self.map.load().partition_counts();
+        let held = self.map.read().partition_counts();
         held.into_iter().map(|(node, held)| (node, f64::from(held) / f64::from(self.partitions))).collect()
     }
 
@@ -118,7 +117,7 @@ impl Router {
 
     /// Takes the entries of a map that are newer, and the nodes that are new.
     fn learn_map(&self, map: &PartitionMap) {
-        self.update_map(|known| known.learn_all(map));
+        Arc::make_mut(&mut *self.map.write()).learn_all(map);
         self.nodes.learn(map);
     }
 
@@ -130,19 +129,7 @@ impl Router {
             let map = self.query_map(link).await?;
             self.learn_map(&map);
         }
-        if self.map.load().entry(partition).is_some_and(|known| known.epoch < entry.epoch) {
-            self.update_map(|known| {
-                known.learn(partition, entry.clone());
-            });
-        }
+        Arc::make_mut(&mut *self.map.write()).learn(partition, entry);
         Ok(())
-    }
-
-    fn update_map(&self, change: impl Fn(&mut PartitionMap)) {
-        self.map.rcu(|known| {
-            let mut map = PartitionMap::clone(known);
-            change(&mut map);
-            map
-        });
     }
 }

@@ -4,7 +4,6 @@ use crate::{
     Connection, Connector,
     router::circuit_breaker::{BreakerDecision, CircuitBreaker},
 };
-use arc_swap::ArcSwap;
 use futures_util::future::{Either, select};
 use node::{ReplyFuture, sleep_until};
 use parking_lot::Mutex;
@@ -35,16 +34,15 @@ pub struct Nodes(Arc<NodesInner>);
 #[derive(Debug)]
 struct NodesInner {
     connector: Option<Arc<dyn Connector>>,
-    /// By ascending ids.
-    links: ArcSwap<Links>,
+    /// Each node once; in most pools the node with id 1 first, and so on.
+    links: boxcar::Vec<NodeLink>,
+    /// Held while nodes are added.
+    learning: Mutex<()>,
     /// Number of nodes that do not answer, readable without a lock.
     unavailable: AtomicUsize,
     /// The number of times that a node has ceased to answer.
     outages: AtomicU64,
 }
-
-/// Links by ascending ids of their nodes.
-pub type Links = Vec<Arc<NodeLink>>;
 
 /// The connection to a node, and its state.
 #[derive(Debug)]
@@ -106,10 +104,11 @@ impl Nodes {
         first: impl IntoIterator<Item = (NodeId, Arc<dyn Connection>)>,
     ) -> Self {
         let first: BTreeMap<NodeId, Arc<dyn Connection>> = first.into_iter().collect();
-        let links = first.into_iter().map(|(node, connection)| Arc::new(NodeLink::new(node, connection)));
+        let links = first.into_iter().map(|(node, connection)| NodeLink::new(node, connection));
         Self(Arc::new(NodesInner {
             connector,
-            links: ArcSwap::from_pointee(links.collect()),
+            links: links.collect(),
+            learning: Mutex::default(),
             unavailable: AtomicUsize::new(0),
             outages: AtomicU64::new(0),
         }))
@@ -118,35 +117,24 @@ impl Nodes {
     /// Makes connections to the nodes that the map has an address of, and that are not known yet.
     pub(crate) fn learn(&self, map: &PartitionMap) {
         let Some(connector) = &self.0.connector else { return };
+        let _guard = self.0.learning.lock();
         for (node, address) in map.addresses().filter(|(node, _)| self.link(*node).is_none()) {
             match connector.connect(node, address) {
-                Ok(connection) => self.add(&Arc::new(NodeLink::new(node, connection))),
+                Ok(connection) => drop(self.0.links.push(NodeLink::new(node, connection))),
                 Err(why) => tracing::warn!("there is no way to node {node}: {why}"),
             }
         }
     }
 
-    /// Adds a link, unless its node has one by now.
-    fn add(&self, link: &Arc<NodeLink>) {
-        self.0.links.rcu(|links| {
-            let mut links = links.to_vec();
-            if let Err(at) = links.binary_search_by_key(&link.node, |link| link.node) {
-                links.insert(at, link.clone());
-            }
-            links
-        });
-    }
-
     /// The link to a node, if there is one.
-    pub(crate) fn link(&self, node: NodeId) -> Option<Arc<NodeLink>> {
-        let links = self.0.links.load();
-        let at = links.binary_search_by_key(&node, |link| link.node).ok()?;
-        Some(links[at].clone())
+    pub(crate) fn link(&self, node: NodeId) -> Option<&NodeLink> {
+        let likely = self.0.links.get((node.0 as usize).wrapping_sub(1)).filter(|link| link.node == node);
+        likely.or_else(|| self.0.links.iter().map(|(_, link)| link).find(|link| link.node == node))
     }
 
     /// The connection to a node, if there is one.
-    pub(crate) fn connection(&self, node: NodeId) -> Option<Arc<dyn Connection>> {
-        Some(self.link(node)?.connection.clone())
+    pub(crate) fn connection(&self, node: NodeId) -> Option<&dyn Connection> {
+        Some(&*self.link(node)?.connection)
     }
 
     /// The first node in this process; if there is none, the first on this host.
@@ -158,12 +146,14 @@ impl Nodes {
     }
 
     /// All links, by ascending ids.
-    pub(crate) fn links(&self) -> Arc<Links> {
-        self.0.links.load_full()
+    pub(crate) fn links(&self) -> Vec<&NodeLink> {
+        let mut links: Vec<&NodeLink> = self.0.links.iter().map(|(_, link)| link).collect();
+        links.sort_unstable_by_key(|link| link.node);
+        links
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.links.load().len()
+        self.0.links.count()
     }
 
     /// True if some node does not answer. Otherwise [`Self::admit`] need not be called.

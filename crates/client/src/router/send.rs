@@ -16,7 +16,6 @@ use crate::{
 };
 use node::{ReplyFuture, sleep_until};
 use placement::{Epoch, NodeId, PartitionId};
-use std::sync::Arc;
 use tracing::{Level, Span, span_enabled, trace_span};
 use wire::{Answer, Body, Command, Failure, Object, Outcome, Refusal, Request, SpaceShortage};
 
@@ -35,46 +34,72 @@ impl Router {
     /// Sends until an answer comes. Refused as `SessionEnded` if the change was not done and its
     /// session has ended.
     pub async fn send(&self, outgoing: Outgoing<'_>) -> Outcome<Answer> {
+        let Some((node, reply)) = self.call_if_ready(outgoing) else {
+            return Box::pin(self.send_when_ready(outgoing)).await;
+        };
+        let failure = match reply.await {
+            Ok(answer) => return Ok(answer),
+            Err(Failure::Refused(Refusal::NoSpace(shortage))) => return Err(self.no_space_refusal(node, shortage)),
+            Err(Failure::Refused(refusal)) if !is_resent(&refusal) => return Err(refusal),
+            Err(failure) => failure,
+        };
+        Box::pin(self.resend_or_move(outgoing, node, failure)).await
+    }
+
+    /// Sends a request once. `None` if its node is not known, has not heard of the session yet, or
+    /// may not answer.
+    fn call_if_ready(&self, outgoing: Outgoing<'_>) -> Option<(NodeId, ReplyFuture)> {
+        if self.nodes.is_any_unavailable() {
+            return None;
+        }
+        let (home, epoch) = self.map.read().entry(outgoing.partition).map(|entry| (entry.server, entry.epoch))?;
+        let link = self.nodes.link(home).filter(|link| outgoing.state.has_greeted(link))?;
+        Some((home, call(link, epoch, outgoing)))
+    }
+
+    /// Sends a request to a node that is told of the session before, or may not answer.
+    async fn send_when_ready(&self, outgoing: Outgoing<'_>) -> Outcome<Answer> {
         match self.send_by_map(outgoing).await {
-            Err(refusal @ Refusal::Unavailable { .. }) => Box::pin(self.send_elsewhere(outgoing, refusal)).await,
+            Err(refusal @ Refusal::Unavailable { .. }) => self.send_if_moved(outgoing, refusal).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn send_by_map(&self, outgoing: Outgoing<'_>) -> Outcome<Answer> {
+        self.admit(outgoing).await?;
+        let (link, epoch) = self.link_to(outgoing.partition)?;
+        if !outgoing.state.has_greeted(link) {
+            self.greet(outgoing.state, link).await?;
+        }
+        match call(link, epoch, outgoing).await {
+            Ok(answer) => Ok(answer),
+            Err(failure) => self.resend(outgoing, link, failure).await,
+        }
+    }
+
+    async fn resend_or_move(&self, outgoing: Outgoing<'_>, node: NodeId, failure: Failure) -> Outcome<Answer> {
+        let link = self.nodes.link(node).expect("a node that was called stays known");
+        match self.resend(outgoing, link, failure).await {
+            Err(refusal @ Refusal::Unavailable { .. }) => self.send_if_moved(outgoing, refusal).await,
             outcome => outcome,
         }
     }
 
     /// Sends a request to the node that has its partition by now, if that is another one than the
     /// one that is unavailable.
-    async fn send_elsewhere(&self, outgoing: Outgoing<'_>, refusal: Refusal) -> Outcome<Answer> {
+    async fn send_if_moved(&self, outgoing: Outgoing<'_>, refusal: Refusal) -> Outcome<Answer> {
         let Ok((link, _)) = self.link_to(outgoing.partition) else { return Err(refusal) };
-        self.learn_from_others(outgoing.state, &link).await;
+        self.learn_from_others(outgoing.state, link).await;
         match self.home(outgoing.partition) {
             Some(home) if home != link.node => self.send_by_map(outgoing).await,
             _ => Err(refusal),
         }
     }
 
-    async fn send_by_map(&self, outgoing: Outgoing<'_>) -> Outcome<Answer> {
-        if self.nodes.is_any_unavailable() {
-            Box::pin(self.admit(outgoing)).await?;
-        }
-        let (link, epoch) = self.link_to(outgoing.partition)?;
-        if !outgoing.state.has_greeted(&link) {
-            Box::pin(self.greet(outgoing.state, &link)).await?;
-        }
-        let failure = match call(&link, epoch, outgoing).await {
-            Ok(answer) => return Ok(answer),
-            Err(Failure::Refused(Refusal::NoSpace(shortage))) => {
-                return Err(self.no_space_refusal(link.node, shortage));
-            }
-            Err(Failure::Refused(refusal)) if !is_resent(&refusal) => return Err(refusal),
-            Err(failure) => failure,
-        };
-        Box::pin(self.resend(outgoing, link, failure)).await
-    }
-
     /// Refuses at once a request to a node that is known not to answer.
     async fn admit(&self, Outgoing { partition, body, .. }: Outgoing<'_>) -> Outcome<()> {
         let (link, _) = self.link_to(partition)?;
-        self.nodes.admit(&link, || self.usage_request(), || request_object(body)).await
+        self.nodes.admit(link, || self.usage_request(), || request_object(body)).await
     }
 
     /// Sends a change once and does not wait for its answer: for destructors, which cannot wait.
@@ -93,16 +118,16 @@ impl Router {
     pub async fn send_to_node(&self, state: &SessionState, node: NodeId, body: &Body) -> Outcome<Answer> {
         let unknown = || Refusal::invalid(Object::Pool, "the pool has no node of this id");
         let link = self.nodes.link(node).ok_or_else(unknown)?;
-        self.nodes.admit(&link, || self.usage_request(), || Object::Pool).await?;
-        if !state.has_greeted(&link) {
-            Box::pin(self.greet(state, &link)).await?;
+        self.nodes.admit(link, || self.usage_request(), || Object::Pool).await?;
+        if !state.has_greeted(link) {
+            Box::pin(self.greet(state, link)).await?;
         }
         let request = || {
             let (epoch, session, partition) = (Epoch::FIRST, state.id, PartitionId(0));
             Request { epoch, session, skip_ack: false, partition, body: body.clone() }
         };
         let answered = call_until_answered(&*link.connection, self.retry_policy, request).await;
-        answered.map_err(|refusal| self.refusal_from(&link, refusal))
+        answered.map_err(|refusal| self.refusal_from(link, refusal))
     }
 
     /// Asks for the usage of a node: a request that needs no session, and so a probe too.
@@ -131,7 +156,7 @@ impl Router {
     }
 
     /// Retries a request after its first failure.
-    async fn resend(&self, outgoing: Outgoing<'_>, mut link: Arc<NodeLink>, mut failure: Failure) -> Outcome<Answer> {
+    async fn resend(&self, outgoing: Outgoing<'_>, mut link: &NodeLink, mut failure: Failure) -> Outcome<Answer> {
         let Outgoing { state, partition, body, number, .. } = outgoing;
         let mut retry = RetryState::new(self.retry_policy);
         loop {
@@ -140,21 +165,21 @@ impl Router {
                 RetryDecision::Refuse(Refusal::SessionEnded) if retry.is_lost() && number.is_some() => {
                     return Err(Refusal::OutcomeUnknown(request_object(body)));
                 }
-                RetryDecision::Refuse(refusal) => return Err(self.refusal_from(&link, refusal)),
-                RetryDecision::Learn(moved) => self.learn_from(&link, *moved).await?,
+                RetryDecision::Refuse(refusal) => return Err(self.refusal_from(link, refusal)),
+                RetryDecision::Learn(moved) => self.learn_from(link, *moved).await?,
                 RetryDecision::Resend(pause) => {
                     if is_away {
-                        self.learn_from_others(state, &link).await;
+                        self.learn_from_others(state, link).await;
                     }
                     sleep_until(node::now() + pause).await;
                 }
             }
             let epoch;
             (link, epoch) = self.link_to(partition)?;
-            if !state.has_greeted(&link) {
-                self.greet(state, &link).await?;
+            if !state.has_greeted(link) {
+                self.greet(state, link).await?;
             }
-            failure = match call(&link, epoch, outgoing).await {
+            failure = match call(link, epoch, outgoing).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };

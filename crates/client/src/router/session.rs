@@ -83,7 +83,7 @@ impl SessionState {
 impl Router {
     /// The current session.
     pub fn session_state(&self) -> Arc<SessionState> {
-        self.session.load_full()
+        self.session.read().clone()
     }
 
     /// Begins the session after `ended`, unless that has been done.
@@ -105,22 +105,23 @@ impl Router {
         if is_own {
             self.earlier_sessions.lock().push(ended.clone());
         }
-        self.session.store(Arc::new(next));
+        *self.session.write() = Arc::new(next);
         Ok(())
     }
 
     /// Begins a session that has nothing to do with the one before: that is the parent's of this
     /// process, or has no renewal left.
     async fn begin_anew(&self, before: &SessionState) -> Outcome<SessionState> {
-        let (reply, link) = handshake(&self.nodes, self.retry_policy).await?;
+        let (reply, node) = handshake(&self.nodes, self.retry_policy).await?;
         if (reply.seed, reply.stripe_bytes, reply.map.partitions()) != self.pool() {
             return Err(Refusal::invalid(Object::Pool, "another pool answers at its addresses now: connect anew"));
         }
         self.learn_map(&reply.map);
         self.nodes.links().iter().for_each(|link| link.connection.unsubscribe(before.id));
         let next = SessionState::new(reply.session, self.partitions);
-        let greeting = self.subscribe_at(&next, &link).await?;
-        next.record(&link, greeting);
+        if let Some(link) = self.nodes.link(node) {
+            next.record(link, self.subscribe_at(&next, link).await?);
+        }
         Ok(next)
     }
 
@@ -143,7 +144,7 @@ impl Router {
     }
 
     async fn subscribe_everywhere(&self, state: &SessionState) -> Outcome<()> {
-        for link in self.nodes.links().iter() {
+        for link in self.nodes.links() {
             // A hello that is under way subscribes by itself.
             let _guard = link.hello_lock.lock().await;
             if state.greeting(link.node) == Some(Greeting::Hello) {
