@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
+import pools
 import pytest
 from workbench import Workbench
 
@@ -104,6 +105,23 @@ def test_df_tells_the_size_of_the_pool(mounted: Mounted) -> None:
     (mounted.dir / "x").write_bytes(bytes(32 << 20))
     after = os.statvfs(mounted.dir)
     assert before - after.f_bavail * after.f_frsize >= 32 << 20
+
+
+def test_twenty_mounts_of_a_pool_show_each_change_at_once(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount that is not notified says so, and may show old names and attributes for a second."""
+    if not bench.can_mount():
+        pytest.skip("FUSE cannot be used here")
+    monkeypatch.setenv("TIDEMILL_LOG", "mount=info")
+    with pools.shared_dir() as at, pools.pool(bench.binary, at, points=20) as pool:
+        for number, own in enumerate(pool.dirs):
+            assert not any((other / "f").exists() for other in pool.dirs), f"mount {number - 1} has removed it"
+            (own / "f").write_text("x" * number)
+            assert {(other / "f").stat().st_size for other in pool.dirs} == {number}
+            (own / "f").chmod(0o600 + number)
+            assert {(other / "f").stat().st_mode & 0o777 for other in pool.dirs} == {0o600 + number}
+            (own / "f").unlink()
+        unnotified = [line for line in pool.messages if "are kept for" in line]
+        assert not unnotified, unnotified
 
 
 def test_a_signal_unmounts(bench: Workbench) -> None:

@@ -295,10 +295,10 @@ async fn who_cannot_watch_at_one_node_watches_at_none() {
     let pool = Pool::of(4);
     let (fs, crowded) = (pool.client().await, &pool.nodes()[2]);
     let on_invalidate = || Arc::new(|_: &[Recall]| ()) as crate::OnInvalidate;
-    for session in 1..=16 {
+    for session in 1..=128 {
         crowded.subscribe(Session(session), &on_invalidate()).unwrap();
     }
-    assert!(matches!(fs.subscribe(&on_invalidate()).await, Err(Refusal::TooManyOpen { limit: 16, .. })));
+    assert!(matches!(fs.subscribe(&on_invalidate()).await, Err(Refusal::TooManyOpen { limit: 128, .. })));
     crowded.unsubscribe(Session(1));
     fs.subscribe(&on_invalidate()).await.unwrap();
     assert!(fs.subscribe(&on_invalidate()).await.is_err(), "once is enough");

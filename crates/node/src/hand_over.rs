@@ -69,7 +69,7 @@ impl DepartingPartition<'_> {
             return Err(HandOverError::NoAck);
         }
         let numbers = self.node.subscribers.numbers_at(&to.subscribers).map_err(HandOverError::NotSubscribed)?;
-        let number = |known: SubscriberId| numbers.iter().find(|(ours, _)| *ours == known).map(|(_, theirs)| *theirs);
+        let number = |known: SubscriberId| numbers.get(known.number()).copied().flatten();
         to.take_over(&partition.snapshot(), partition.soft_state().renumbered(number), entry)?;
         self.partition.take().ok_or(HandOverError::NotServed)
     }

@@ -30,11 +30,12 @@
 //! Modules for subscribers (sessions whose kernels cache answers):
 //! - `subscriber_set`: the set of subscribers, and the invalidations of the partitions that concern
 //!   each
+//! - `subscriber_index`: the subscribers' sessions and numbers, readable without a lock
 //! - `subscriber`: a subscriber's threads, which deliver invalidations to its callback, and the
 //!   acks
 //! - `invalidation_sender`: the invalidation queue of one thread
-//! - `loom_shim`: locks and atomics of `subscriber_set` and `invalidation_sender`, in a form that a
-//!   model checker can replace
+//! - `loom_shim`: locks and atomics of `subscriber_set`, `subscriber_index` and
+//!   `invalidation_sender`, in a form that a model checker can replace
 //!
 //! Modules for work beside requests:
 //! - `background`: what a worker is, the list of all workers, and the record of what each did
@@ -86,6 +87,7 @@ mod settings;
 mod space;
 mod strays;
 mod subscriber;
+mod subscriber_index;
 mod subscriber_set;
 mod thinning;
 mod timer;
@@ -106,3 +108,5 @@ pub use timer::{LocalTime, SimulatedTime, Sleep, TimerScope, now, sleep_until};
 mod metrics_test;
 #[cfg(test)]
 mod node_test;
+#[cfg(test)]
+mod subscriber_set_test;

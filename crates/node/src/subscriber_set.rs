@@ -1,15 +1,10 @@
-//! The set of subscribers: maps sessions to small numbers, and passes the partitions' invalidations
-//! to the subscribers concerned.
-//!
-//! While nobody but the caller subscribes, all this costs one atomic load.
+//! The set of subscribers: passes the partitions' invalidations to the subscribers concerned.
 
-use crate::loom_shim::{
-    RwLock,
-    atomic::{AtomicU32, AtomicU64, Ordering::SeqCst},
-};
+use crate::loom_shim::RwLock;
 use crate::{
     Node, OnInvalidate,
     subscriber::{AckWait, SubscriberQueues},
+    subscriber_index::SubscriberIndex,
 };
 use partition::{CommandCaller, Invalidation, SubscriberId};
 use wire::{Object, Outcome, Recall, Refusal, Session};
@@ -17,43 +12,15 @@ use wire::{Object, Outcome, Recall, Refusal, Session};
 /// All subscribers of a node.
 #[derive(Debug, Default)]
 pub struct SubscriberSet {
-    /// A bit for each subscriber that exists, readable without a lock.
-    live: AtomicU32,
-    /// A bit for each subscriber whose kernel supports prune notices.
-    supports_prune: AtomicU32,
-    sessions: [AtomicU64; SubscriberId::MAX],
-    table: RwLock<[Option<SubscriberQueues>; SubscriberId::MAX]>,
+    index: SubscriberIndex,
+    /// Queues by number, as many as there ever were at one time.
+    table: RwLock<Vec<Option<SubscriberQueues>>>,
 }
 
 impl SubscriberSet {
-    /// The caller's context for partitions: its session, its subscriber number, and the other
-    /// subscribers. Must be called under the lock of the partition, so that no grant is made there
-    /// after [`Node::unsubscribe`] has visited it.
+    /// Returns the caller's context for partitions; see [`SubscriberIndex::caller`].
     pub fn caller(&self, session: Session) -> CommandCaller {
-        match self.live.load(SeqCst) {
-            0 => CommandCaller::unsubscribed(session),
-            live => self.caller_among(live, session),
-        }
-    }
-
-    fn caller_among(&self, live: u32, session: Session) -> CommandCaller {
-        let mut caller = CommandCaller::unsubscribed(session);
-        let supports_prune = self.supports_prune.load(SeqCst);
-        let mut left = live;
-        while left != 0 {
-            let number = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let subscriber = SubscriberId::new(number).expect("only valid numbers are in the set");
-            if supports_prune & 1 << number != 0 {
-                caller.pruning = caller.pruning.with(subscriber);
-            }
-            if Session(self.sessions[number].load(SeqCst)).client() == session.client() {
-                caller.subscriber = Some(subscriber);
-            } else {
-                caller.others = caller.others.with(subscriber);
-            }
-        }
-        caller
+        self.index.caller(session)
     }
 
     /// Queues the invalidations for the subscribers that must get them; returns the acks that the
@@ -71,7 +38,7 @@ impl SubscriberSet {
             let own = caller.subscriber.filter(|_| invalidation.seen);
             let subscribers = if waited { caller.others.union(invalidation.notify) } else { invalidation.notify };
             for subscriber in subscribers.iter().chain(own) {
-                let Some(queues) = &table[subscriber.number()] else { continue };
+                let Some(Some(queues)) = table.get(subscriber.number()) else { continue };
                 let sender = queues.sender(invalidation.recall);
                 let batch = if invalidation.notify.has(subscriber) {
                     Some(sender.post(invalidation.recall))
@@ -90,14 +57,14 @@ impl SubscriberSet {
             return None;
         }
         let table = self.table.read();
-        let queues = caller.others.iter().filter_map(|subscriber| table[subscriber.number()].as_ref());
+        let queues = caller.others.iter().filter_map(|subscriber| table.get(subscriber.number())?.as_ref());
         let senders = queues.flat_map(SubscriberQueues::senders);
         AckWait::new(senders.filter_map(|sender| Some((sender.clone(), sender.last_unacked_batch()?))).collect())
     }
 
     /// The outstanding acks for this invalidation, of any subscriber, the caller's own too.
     pub fn pending_acks_of(&self, recall: Recall) -> Option<AckWait> {
-        if self.live.load(SeqCst) == 0 {
+        if self.index.is_empty() {
             return None;
         }
         let table = self.table.read();
@@ -105,67 +72,49 @@ impl SubscriberSet {
         AckWait::new(senders.filter_map(|sender| Some((sender.clone(), sender.find_batch(recall)?))).collect())
     }
 
-    /// Returns the number of each subscriber here and at another node. Fails with the session of
-    /// one that is not subscribed there.
-    pub fn numbers_at(&self, other: &Self) -> Result<Vec<(SubscriberId, SubscriberId)>, Session> {
-        let _table = self.table.read();
-        let live = self.live.load(SeqCst);
-        let subscribed = (0..SubscriberId::MAX).filter(|number| live & 1 << number != 0);
-        let subscribed = subscribed.filter_map(SubscriberId::new).filter_map(|subscriber| {
-            let session = Session(self.sessions[subscriber.number()].load(SeqCst));
-            // One that is just ending caches nothing any more.
-            (session != Session::NONE).then_some((subscriber, session))
-        });
-        subscribed
-            .map(|(subscriber, session)| Ok((subscriber, other.caller(session).subscriber.ok_or(session)?)))
-            .collect()
+    /// Returns the numbers at another node of the subscribers here, by their numbers here. Fails
+    /// with the session of one that is not subscribed there.
+    pub fn numbers_at(&self, other: &Self) -> Result<Vec<Option<SubscriberId>>, Session> {
+        let table = self.table.read();
+        let mut numbers = vec![None; table.len()];
+        for (subscriber, session) in self.index.sessions() {
+            numbers[subscriber.number()] = Some(other.index.find(session).ok_or(session)?);
+        }
+        Ok(numbers)
     }
 
     fn add(&self, session: Session, on_invalidate: &OnInvalidate) -> Outcome<()> {
         let mut table = self.table.write();
-        if let Some(subscriber) = self.caller(session).subscriber {
-            let earlier = self.sessions[subscriber.number()].swap(session.0, SeqCst);
-            if earlier == session.0 {
+        if let Some(subscriber) = self.index.find(session) {
+            if self.index.renew(subscriber, session) == session {
                 return Err(Refusal::invalid(Object::Pool, "this session is subscribed already"));
             }
             table[subscriber.number()] = Some(start(on_invalidate)?);
             return Ok(());
         }
         let limit = SubscriberId::MAX as u64;
-        // A subscriber that is just ending has left its slot in the table, but its number is still
-        // taken.
-        let live = self.live.load(SeqCst);
-        let free = (0..SubscriberId::MAX).find(|free| table[*free].is_none() && live & 1 << free == 0);
-        let free = free.ok_or(Refusal::TooManyOpen { object: Object::Pool, limit })?;
-        table[free] = Some(start(on_invalidate)?);
-        self.sessions[free].store(session.0, SeqCst);
-        self.live.fetch_or(1 << free, SeqCst);
+        let free = self.index.free_number().ok_or(Refusal::TooManyOpen { object: Object::Pool, limit })?;
+        let queues = start(on_invalidate)?;
+        if table.len() <= free.number() {
+            table.resize_with(free.number() + 1, || None);
+        }
+        table[free.number()] = Some(queues);
+        self.index.insert(free, session);
         Ok(())
     }
 
     fn declare_prune_support(&self, session: Session) {
         let _table = self.table.write();
-        if let Some(subscriber) = self.caller(session).subscriber {
-            self.supports_prune.fetch_or(1 << subscriber.number(), SeqCst);
-        }
+        self.index.declare_prune_support(session);
     }
 
     /// Ends a subscriber, unless its client has subscribed again in a later session. Its number
-    /// stays taken until [`Self::free_number`].
+    /// stays taken until [`SubscriberIndex::free`].
     fn remove(&self, session: Session) -> Option<SubscriberId> {
         let mut table = self.table.write();
-        let subscriber = self.caller(session).subscriber?;
-        if self.sessions[subscriber.number()].load(SeqCst) > session.0 {
-            return None;
-        }
-        self.supports_prune.fetch_and(!(1 << subscriber.number()), SeqCst);
-        self.sessions[subscriber.number()].store(Session::NONE.0, SeqCst);
+        let subscriber = self.index.end(session)?;
         table[subscriber.number()] = None;
         Some(subscriber)
-    }
-
-    fn free_number(&self, subscriber: SubscriberId) {
-        self.live.fetch_and(!(1 << subscriber.number()), SeqCst);
     }
 }
 
@@ -174,7 +123,7 @@ impl Node {
     /// sessions, from now on, until `on_invalidate` is called to invalidate it. The callback runs
     /// on threads of the node, before the change is answered. If the client was subscribed in an
     /// earlier session, whose connection broke, this callback takes the place of the earlier one.
-    /// At most 16 clients subscribe at one time.
+    /// At most [`SubscriberId::MAX`] clients subscribe at one time, with two threads each.
     pub fn subscribe(&self, session: Session, on_invalidate: &OnInvalidate) -> Outcome<()> {
         self.subscribers.add(session, on_invalidate)
     }
@@ -188,7 +137,7 @@ impl Node {
 
     /// Returns true if the client of a session is subscribed.
     pub fn is_subscribed(&self, session: Session) -> bool {
-        self.subscribers.caller(session).subscriber.is_some()
+        self.subscribers.index.find(session).is_some()
     }
 
     /// Unsubscribes the client of a session that has ended: nothing more is granted to it, and
@@ -198,7 +147,7 @@ impl Node {
         for mut partition in self.partitions.locked() {
             partition.remove_subscriber(subscriber);
         }
-        self.subscribers.free_number(subscriber);
+        self.subscribers.index.free(subscriber);
     }
 }
 

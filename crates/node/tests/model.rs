@@ -117,6 +117,8 @@ mod subscriber {
     }
 }
 
+#[path = "../src/subscriber_index.rs"]
+mod subscriber_index;
 #[path = "../src/subscriber_set.rs"]
 mod subscriber_set;
 

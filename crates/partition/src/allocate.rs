@@ -52,7 +52,7 @@ impl Partition {
                 && body.generation == generation
             {
                 striped.settle_holes();
-                inode.grants.touch();
+                inode.marks.touched = true;
             }
             Ok(Answer::Done)
         })

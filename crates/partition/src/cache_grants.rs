@@ -40,95 +40,17 @@
 //!
 //! This module sends no notices, never waits, and knows no kernels.
 
-use crate::{Applied, EntryBody, LogEntry, Partition, UnlinkedDecisions, inode::Inode, unlinked::UnlinkedInodes};
+use crate::{
+    Applied, EntryBody, LogEntry, Partition, SubscriberId, SubscriberIds, UnlinkedDecisions,
+    inode::Inode,
+    inode_grants::{EditMarks, GrantSet},
+    unlinked::UnlinkedInodes,
+};
 use placement::FileId;
 use wire::{
     Answer, Attributes, Command, DirectoryFragments, FoundEntry, FoundObject, OpenedFile, Outcome, Owner, Recall,
     Refusal, RequestId, Session, StripedWrite, Timestamp, UnsettledAnswer,
 };
-
-/// A subscribed session, as a small number: below [`SubscriberId::MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SubscriberId(u8);
-
-impl SubscriberId {
-    /// Maximum number of subscribers at a time.
-    pub const MAX: usize = 16;
-
-    /// Returns the subscriber of this number, or `None` if the number is too large.
-    pub fn new(number: usize) -> Option<Self> {
-        let number = u8::try_from(number).ok()?;
-        (usize::from(number) < Self::MAX).then_some(Self(number))
-    }
-
-    /// Returns its number.
-    pub fn number(self) -> usize {
-        self.0.into()
-    }
-}
-
-/// A set of subscribers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SubscriberIds(u16);
-
-const _: () = assert!(SubscriberId::MAX <= u16::BITS as usize);
-
-impl SubscriberIds {
-    /// The empty set.
-    pub const NONE: Self = Self(0);
-    /// The set of all possible subscribers.
-    pub const ALL: Self = Self(u16::MAX);
-
-    /// Returns true if the set is empty.
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Returns true if the set has this subscriber.
-    pub fn has(self, subscriber: SubscriberId) -> bool {
-        self.0 & Self::of(subscriber).0 != 0
-    }
-
-    /// Returns the set with this subscriber added.
-    #[must_use]
-    pub fn with(self, subscriber: SubscriberId) -> Self {
-        Self(self.0 | Self::of(subscriber).0)
-    }
-
-    /// Returns the set with this subscriber removed.
-    #[must_use]
-    pub fn without(self, subscriber: SubscriberId) -> Self {
-        Self(self.0 & !Self::of(subscriber).0)
-    }
-
-    /// Returns the subscribers in the set.
-    pub fn iter(self) -> impl Iterator<Item = SubscriberId> {
-        (0..SubscriberId::MAX).filter_map(SubscriberId::new).filter(move |subscriber| self.has(*subscriber))
-    }
-
-    /// Returns the union.
-    #[must_use]
-    pub fn union(self, others: Self) -> Self {
-        Self(self.0 | others.0)
-    }
-
-    /// Returns the intersection.
-    #[must_use]
-    pub fn intersection(self, others: Self) -> Self {
-        Self(self.0 & others.0)
-    }
-
-    fn of(subscriber: SubscriberId) -> Self {
-        Self(1 << subscriber.0)
-    }
-
-    /// Removes the subscribers that are in `others`, and returns them.
-    fn take(&mut self, others: Self) -> Self {
-        let taken = Self(self.0 & others.0);
-        self.0 &= !others.0;
-        taken
-    }
-}
 
 /// The caller of a command, for cache grants.
 #[derive(Clone, Copy, Debug)]
@@ -184,55 +106,6 @@ impl Invalidation {
     }
 }
 
-/// Grants of one inode: the subscribers that may cache parts of it, or know it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InodeGrants {
-    attributes: SubscriberIds,
-    /// May cache bytes of a file, or names of a directory.
-    content: SubscriberIds,
-    /// Subscribers whose kernel knows the inode, or did until recently.
-    pub(crate) known: SubscriberIds,
-    /// Subscribers whose kernels may know other names of it than it has: other sessions created,
-    /// moved or removed a name.
-    pub(crate) unsure_holders: SubscriberIds,
-    /// True if the current edit changed bytes or entries.
-    touched: bool,
-    /// True if the current edit changed cached state that `stat` does not show: access rules, or
-    /// that other sessions now read the file directly.
-    outdated: bool,
-}
-
-impl InodeGrants {
-    /// Returns the grants of a new fragment. It does not know who caches parts of its directory, so
-    /// all subscribers are notified of changes.
-    pub fn for_fragment() -> Self {
-        Self { attributes: SubscriberIds::ALL, content: SubscriberIds::ALL, ..Self::default() }
-    }
-
-    /// Returns these grants with each set of subscribers changed.
-    #[must_use]
-    pub fn map(self, change: impl Fn(SubscriberIds) -> SubscriberIds) -> Self {
-        Self {
-            attributes: change(self.attributes),
-            content: change(self.content),
-            known: change(self.known),
-            unsure_holders: change(self.unsure_holders),
-            ..self
-        }
-    }
-
-    /// Marks the cached attributes of others as outdated, although they look the same: access rules
-    /// have changed, or the file will be read directly from now on.
-    pub fn outdate(&mut self) {
-        self.outdated = true;
-    }
-
-    /// Marks the bytes or entries as changed.
-    pub fn touch(&mut self) {
-        self.touched = true;
-    }
-}
-
 /// State of cache grants in a partition: soft, of the node that serves.
 #[derive(Debug, Default)]
 pub struct Grants {
@@ -264,26 +137,26 @@ impl Grants {
     pub fn record_change(&mut self, file: FileId, inode: &mut Inode, before: &VisibleState) {
         let file = inode.directory_of(file);
         let CommandCaller { subscriber, others, .. } = self.caller;
-        let touched = std::mem::take(&mut inode.grants.touched);
-        let outdated = std::mem::take(&mut inode.grants.outdated);
+        let EditMarks { touched, outdated } = std::mem::take(&mut inode.marks);
         let unexpected = !self.changes_access && before.access != inode.access();
         if let Some(own) = subscriber.filter(|_| unexpected) {
-            let notify = inode.grants.attributes.take(SubscriberIds::NONE.with(own));
+            let notify = inode.grants.take(GrantSet::Attributes, SubscriberIds::of(own));
             self.invalidations.push(Invalidation::changed(Recall::Attributes(file), notify));
         }
         let Some(attributes) = &before.attributes else { return };
         if touched || outdated || inode.attributes(FileId::ROOT) != *attributes {
             self.invalidations
-                .push(Invalidation::changed(Recall::Attributes(file), inode.grants.attributes.take(others)));
+                .push(Invalidation::changed(Recall::Attributes(file), inode.grants.take(GrantSet::Attributes, others)));
         }
         if touched && inode.is_file() {
-            self.invalidations.push(Invalidation::changed(Recall::Bytes(file), inode.grants.content.take(others)));
+            self.invalidations
+                .push(Invalidation::changed(Recall::Bytes(file), inode.grants.take(GrantSet::Content, others)));
         }
     }
 
     /// Queues invalidations after a read has updated the atime.
     pub fn record_read(&mut self, file: FileId, inode: &mut Inode) {
-        let notify = inode.grants.attributes.take(self.caller.others);
+        let notify = inode.grants.take(GrantSet::Attributes, self.caller.others);
         if !notify.is_empty() {
             self.invalidations.push(Invalidation::changed(Recall::Attributes(file), notify));
         }
@@ -295,10 +168,10 @@ impl Grants {
         let CommandCaller { subscriber, others, .. } = self.caller;
         if !others.is_empty() {
             let recall = Recall::Names(inode.directory_of(directory));
-            self.invalidations.push(Invalidation::changed(recall, inode.grants.content.take(others)));
+            self.invalidations.push(Invalidation::changed(recall, inode.grants.take(GrantSet::Content, others)));
         }
         if let Some(subscriber) = subscriber {
-            inode.grants.content = inode.grants.content.with(subscriber);
+            inode.grants.add(GrantSet::Content, SubscriberIds::of(subscriber));
         }
     }
 
@@ -382,11 +255,7 @@ impl Partition {
     /// Removes a subscriber: its number may be reused.
     pub fn remove_subscriber(&mut self, subscriber: SubscriberId) {
         for inode in self.inodes.values_mut() {
-            let grants = &mut inode.grants;
-            grants.attributes = grants.attributes.without(subscriber);
-            grants.content = grants.content.without(subscriber);
-            grants.known = grants.known.without(subscriber);
-            grants.unsure_holders = grants.unsure_holders.without(subscriber);
+            inode.grants.remove(subscriber);
         }
         self.grants.unlinked.remove_subscriber(subscriber);
     }
@@ -442,10 +311,10 @@ impl Partition {
         let others = self.grants.caller.others;
         let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) else { return };
         let shown = inode.directory_of(file);
-        let notify = inode.grants.attributes.take(others);
+        let notify = inode.grants.take(GrantSet::Attributes, others);
         self.grants.invalidations.push(Invalidation::changed(Recall::Attributes(shown), notify));
         if entry {
-            let notify = inode.grants.content.take(others);
+            let notify = inode.grants.take(GrantSet::Content, others);
             self.grants.invalidations.push(Invalidation::changed(Recall::Names(shown), notify));
         }
     }
@@ -453,7 +322,7 @@ impl Partition {
     /// Returns the invalidation of the attributes in all caches, after a change that no request has
     /// made. Nothing waits for the acks.
     pub fn invalidate_attributes(&mut self, file: FileId) -> Option<Invalidation> {
-        let notify = self.inodes.get_mut(&file)?.grants.attributes.take(SubscriberIds::ALL);
+        let notify = self.inodes.get_mut(&file)?.grants.take(GrantSet::Attributes, SubscriberIds::ALL);
         Some(Invalidation::changed(Recall::Attributes(file), notify))
     }
 
@@ -469,7 +338,7 @@ impl Partition {
     fn grant_content(&mut self, file: FileId) {
         let Some(subscriber) = self.grants.caller.subscriber else { return };
         if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.grants.content = inode.grants.content.with(subscriber);
+            inode.grants.add(GrantSet::Content, SubscriberIds::of(subscriber));
         }
     }
 
@@ -494,7 +363,7 @@ impl Partition {
     fn note_known(&mut self, file: FileId) {
         let Some(subscriber) = self.grants.caller.subscriber else { return };
         if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.grants.known = inode.grants.known.with(subscriber);
+            inode.grants.add(GrantSet::Known, SubscriberIds::of(subscriber));
         }
     }
 
@@ -506,7 +375,7 @@ impl Partition {
         let Some(inode) = self.inodes.get_mut(&file) else { return false };
         let lasting = inode.may_cache_attributes(self.grants.caller.session);
         if lasting {
-            inode.grants.attributes = inode.grants.attributes.with(subscriber);
+            inode.grants.add(GrantSet::Attributes, SubscriberIds::of(subscriber));
         }
         lasting
     }

@@ -43,8 +43,8 @@ impl Partition {
             inode.move_to_extent(extent);
             inode.add_open(context.session);
             match inode.extent() {
-                Some(_) if flags.write => inode.grants.touch(), // written directly from now on
-                Some(_) => inode.grants.outdate(),              // read directly from now on
+                Some(_) if flags.write => inode.marks.touched = true, // written directly from now on
+                Some(_) => inode.marks.outdated = true,               // read directly from now on
                 None => {}
             }
             Ok(truncation)

@@ -1,7 +1,11 @@
 //! An inode: attributes, opens, and its type-specific body.
 
 use crate::{
-    Holder, cache_grants::InodeGrants, directory::Directory, memory_cost, placement_request::PlacementRequest,
+    Holder,
+    directory::Directory,
+    inode_grants::{EditMarks, InodeGrants},
+    memory_cost,
+    placement_request::PlacementRequest,
     rare_attributes::RareAttributes,
 };
 use bytes::Bytes;
@@ -48,6 +52,9 @@ pub struct Inode {
     /// Cache grants: the subscribers that may cache parts of it. Soft state.
     #[serde(skip)]
     pub grants: InodeGrants,
+    /// Empty between edits.
+    #[serde(skip)]
+    pub marks: EditMarks,
     pub body: InodeBody,
 }
 
@@ -133,7 +140,8 @@ impl Inode {
         };
         let modified = if let InodeBody::Bound(host) = &body { host.modified } else { now };
         let (mode, owner, names, opens) = (new.mode.bits & 0o7777, new.owner, 1, Vec::new());
-        let (linkable, rare, grants, version) = (false, None, InodeGrants::default(), 0);
+        let (linkable, rare, version) = (false, None, 0);
+        let (grants, marks) = (InodeGrants::default(), EditMarks::default());
         let (accessed, changed, created) = (now, now, now);
         let mut inode = Self {
             mode,
@@ -149,6 +157,7 @@ impl Inode {
             rare,
             placement_request,
             grants,
+            marks,
             body,
         };
         if let Some(acls) = new.acls {
@@ -252,7 +261,7 @@ impl Inode {
         self.modified = now;
         self.changed = now;
         self.version += 1;
-        self.grants.touch();
+        self.marks.touched = true;
     }
 
     /// Records a read: updates the atime as `relatime` does, only if it is a day old or not newer

@@ -41,6 +41,8 @@
 //!
 //! Modules for caches of kernels:
 //! - `cache_grants`: cache grants: the state that kernels may cache, and the subscribers to notify
+//! - `subscriber_ids`: subscribers as small numbers, and sets of them
+//! - `inode_grants`: the grants of one inode
 //! - `unlinked`: unlinked inodes that still exist because kernels know them
 //! - `soft_state`: the soft state, which goes along when another node serves
 //!
@@ -80,6 +82,7 @@ mod entry;
 mod extent_file;
 mod files;
 mod inode;
+mod inode_grants;
 mod intent;
 mod intents;
 mod locks;
@@ -94,13 +97,14 @@ mod reply_cache;
 mod session_ranges;
 mod snapshot;
 mod soft_state;
+mod subscriber_ids;
 mod transaction_parts;
 mod traverse;
 mod unlink;
 mod unlinked;
 mod xattr;
 
-pub use cache_grants::{CommandCaller, Invalidation, SubscriberId, SubscriberIds};
+pub use cache_grants::{CommandCaller, Invalidation};
 pub use entry::{Applied, EntryBody, LogEntry, PartitionDelta, UnlinkedDecisions};
 pub use extent_file::{Effects, ExtentHead};
 pub use locks::{Holder, LOCKS_MAX};
@@ -109,6 +113,7 @@ pub use partition::{Partition, SPLIT_ENTRIES, Settings};
 pub use session_ranges::SessionRanges;
 pub use snapshot::{SnapshotError, SnapshotVersion};
 pub use soft_state::SoftState;
+pub use subscriber_ids::{SUBSCRIBER_WORDS, SubscriberId, SubscriberIds};
 
 #[cfg(test)]
 mod acl_test;

@@ -5,7 +5,8 @@
 
 use crate::{
     Partition,
-    inode::{FileBody, InodeBody},
+    inode::{FileBody, Inode, InodeBody},
+    inode_grants::FurtherSets,
 };
 use placement::FileId;
 use wire::{
@@ -13,7 +14,7 @@ use wire::{
     Part, StripeRuns,
 };
 
-/// An inode, bytes.
+/// An inode with its grants, bytes.
 pub const INODE_BYTES: u64 = 384;
 /// An entry without its name, bytes.
 pub const ENTRY_BYTES: u64 = 96;
@@ -32,7 +33,7 @@ pub const RESERVED_BYTES: u64 = 64;
 /// One lock, bytes.
 pub const LOCK_BYTES: u64 = 112;
 
-const _: () = assert!(INODE_BYTES >= (size_of::<FileId>() + size_of::<crate::inode::Inode>()) as u64);
+const _: () = assert!(INODE_BYTES >= (size_of::<FileId>() + size_of::<Inode>() + size_of::<FurtherSets>()) as u64);
 
 /// Returns the cost of runs of stripes.
 pub fn runs(stripes: &StripeRuns) -> u64 {

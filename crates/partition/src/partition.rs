@@ -5,6 +5,7 @@ use crate::{
     directory::{Directory, HASH_BITS, NameHash},
     entry::EntryState,
     inode::Inode,
+    inode_grants::GrantSet,
     intents::{Intents, LockTarget},
     object::Reserved,
     reply_cache::ReplyCache,
@@ -199,7 +200,7 @@ impl Partition {
 
     /// Adds an inode under an id given before.
     pub(crate) fn insert_inode(&mut self, file: FileId, mut inode: Inode) {
-        inode.grants.unsure_holders = self.grants.caller.others;
+        inode.grants.add(GrantSet::UnsureHolders, self.grants.caller.others);
         self.bytes += inode.memory_cost();
         self.inodes.insert(file, Box::new(inode));
     }

@@ -2,8 +2,8 @@
 
 use crate::{
     Holder, Partition, SubscriberId, SubscriberIds,
-    cache_grants::InodeGrants,
     inode::{Inode, InodeBody},
+    inode_grants::InodeGrants,
 };
 use placement::FileId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +24,7 @@ impl SoftState {
     /// Returns this state with other numbers; what belongs to a subscriber without one is dropped.
     #[must_use]
     pub fn renumbered(mut self, number: impl Fn(SubscriberId) -> Option<SubscriberId>) -> Self {
-        let renumber =
-            |set: SubscriberIds| set.iter().filter_map(&number).fold(SubscriberIds::NONE, SubscriberIds::with);
+        let renumber = |set: SubscriberIds| set.iter().filter_map(&number).collect();
         for (_, grants) in &mut self.grants {
             *grants = grants.map(renumber);
         }
@@ -41,10 +40,9 @@ impl SoftState {
 impl Partition {
     /// Returns the soft state.
     pub fn soft_state(&self) -> SoftState {
-        let granted = |inode: &InodeGrants| *inode != InodeGrants::default();
-        let grants = self.inodes.iter().map(|(file, inode)| (*file, inode.grants));
+        let granted = self.inodes.iter().filter(|(_, inode)| !inode.grants.is_empty());
         SoftState {
-            grants: grants.filter(|(_, grants)| granted(grants)).collect(),
+            grants: granted.map(|(file, inode)| (*file, inode.grants.clone())).collect(),
             keepers: self.grants.unlinked.inodes.clone(),
             sessions: self.grants.unlinked.sessions().collect(),
         }

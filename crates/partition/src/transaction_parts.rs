@@ -1,6 +1,6 @@
 //! Parts of intents: their preconditions and their effects.
 
-use crate::{Partition, acl, cache_grants::InodeGrants, inode::Inode, intents::LockTarget, partition::split};
+use crate::{Partition, acl, inode::Inode, inode_grants::InodeGrants, intents::LockTarget, partition::split};
 use placement::FileId;
 use wire::{
     DirEntry, Intent, Kind, Name, NewInode, NewKind, Object, Outcome, Part, PendingDelete, Refusal, Target, Timestamp,

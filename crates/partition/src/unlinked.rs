@@ -16,7 +16,7 @@
 //! - The session that removes a name drops it in its own kernel and needs no notice, as long as no
 //!   other session had changed the inode's names. Otherwise that kernel may still have a name that
 //!   others removed. Or it may not know the inode at all, because it met the inode only by removing
-//!   a name that another session had made (`InodeGrants::unsure_holders`). It is then notified as
+//!   a name that another session had made (`GrantSet::UnsureHolders`). It is then notified as
 //!   well.
 //! - A kernel without support for prune notices may remember an inode forever. For it, only inodes
 //!   that it removed itself are kept.
@@ -33,42 +33,41 @@ use crate::{
     apply::CommandContext,
     cache_grants::{CommandCaller, Grants, Invalidation},
     inode::Inode,
+    inode_grants::GrantSet,
 };
 use placement::FileId;
 use std::collections::BTreeMap;
 use wire::{Answer, Command, Object, Outcome, Recall, Session};
 
 /// The subscribers that unlinked inodes are kept for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct UnlinkedInodes {
     /// Subscribers of each inode. With none left, the inode is deleted when the next session ends.
     pub inodes: BTreeMap<FileId, SubscriberIds>,
     /// Session of each subscriber number; [`Session::NONE`] until its first command here, and after
-    /// its end.
-    sessions: [Session; SubscriberId::MAX],
-}
-
-impl Default for UnlinkedInodes {
-    fn default() -> Self {
-        Self { inodes: BTreeMap::new(), sessions: [Session::NONE; SubscriberId::MAX] }
-    }
+    /// its end. As long as the highest number needs, because a pool has thousands of partitions.
+    sessions: Vec<Session>,
 }
 
 impl UnlinkedInodes {
     /// Returns the subscribers that have sent commands, with their sessions.
     pub fn sessions(&self) -> impl Iterator<Item = (SubscriberId, Session)> {
-        let all = SubscriberIds::ALL.iter().map(|subscriber| (subscriber, self.sessions[subscriber.number()]));
+        let all = SubscriberIds::ALL.iter().zip(self.sessions.iter().copied());
         all.filter(|(_, session)| *session != Session::NONE)
     }
 
     /// Records the session of a subscriber.
     pub fn set_session(&mut self, subscriber: SubscriberId, session: Session) {
-        self.sessions[subscriber.number()] = session;
+        let number = subscriber.number();
+        if self.sessions.len() <= number {
+            self.sessions.resize(number + 1, Session::NONE);
+        }
+        self.sessions[number] = session;
     }
 
     /// Returns the subscribers whose sessions are alive.
     fn alive(&self) -> SubscriberIds {
-        self.sessions().map(|(subscriber, _)| subscriber).fold(SubscriberIds::NONE, SubscriberIds::with)
+        self.sessions().map(|(subscriber, _)| subscriber).collect()
     }
 
     /// Records that a subscriber's kernel has forgotten the inode; returns true if it was kept for
@@ -85,7 +84,9 @@ impl UnlinkedInodes {
 
     /// Removes a subscriber. Inodes that were kept for it alone stay until [`Grants::end_session`].
     pub fn remove_subscriber(&mut self, subscriber: SubscriberId) {
-        self.sessions[subscriber.number()] = Session::NONE;
+        if let Some(session) = self.sessions.get_mut(subscriber.number()) {
+            *session = Session::NONE;
+        }
         for keepers in self.inodes.values_mut() {
             *keepers = keepers.without(subscriber);
         }
@@ -116,8 +117,8 @@ impl Partition {
     /// Records the session of a subscriber number if it is new.
     pub(crate) fn register_subscriber(&mut self, CommandCaller { session, subscriber, .. }: CommandCaller) {
         let Some(subscriber) = subscriber else { return };
-        let known = self.grants.unlinked.sessions[subscriber.number()];
-        if known != session && !self.replies.has_ended(session) {
+        let known = self.grants.unlinked.sessions.get(subscriber.number());
+        if known != Some(&session) && !self.replies.has_ended(session) {
             self.grants.unlinked.set_session(subscriber, session);
         }
     }
@@ -136,7 +137,7 @@ impl Partition {
     fn is_forgotten_by_caller(&mut self, file: FileId) -> bool {
         let Some(subscriber) = self.grants.caller.subscriber else { return false };
         if let Some(inode) = self.inodes.get_mut(&file) {
-            inode.grants.known = inode.grants.known.without(subscriber);
+            inode.grants.take(GrantSet::Known, SubscriberIds::of(subscriber));
         }
         self.grants.unlinked.forget(file, subscriber)
     }
@@ -173,14 +174,15 @@ impl Partition {
     fn is_known_to_kernels(&mut self, file: FileId) -> bool {
         let CommandCaller { subscriber, others, pruning, .. } = self.grants.caller;
         let Some(inode) = self.inodes.get(&file) else { return false };
-        let own = subscriber.map_or(SubscriberIds::NONE, |own| SubscriberIds::NONE.with(own));
-        let keepers = inode.grants.known.intersection(own.union(pruning));
+        let own = subscriber.map_or(SubscriberIds::NONE, SubscriberIds::of);
+        let keepers = inode.grants.get(GrantSet::Known).intersection(own.union(pruning));
         // No kernel knows a fragment, although its directory's subscribers query its attributes.
         if keepers.is_empty() || inode.directory_of(file) != file {
             return false;
         }
         let keepers = keepers.intersection(self.grants.unlinked.alive());
-        let notify = keepers.intersection(pruning).intersection(others.union(inode.grants.unsure_holders));
+        let notify =
+            keepers.intersection(pruning).intersection(others.union(inode.grants.get(GrantSet::UnsureHolders)));
         if !keepers.is_empty() {
             self.grants.unlinked.inodes.insert(file, keepers);
         }
@@ -194,7 +196,7 @@ impl Partition {
     pub(crate) fn record_name_change(&mut self, file: FileId) {
         let others = self.grants.caller.others;
         if let Some(inode) = self.inodes.get_mut(&file).filter(|_| !others.is_empty()) {
-            inode.grants.unsure_holders = inode.grants.unsure_holders.union(others);
+            inode.grants.add(GrantSet::UnsureHolders, others);
         }
     }
 

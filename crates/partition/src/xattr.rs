@@ -166,7 +166,7 @@ impl Partition {
                 AttrKind::Reserved => return Err(Refusal::NotPermitted(Object::File(file))),
             }
             inode.changed = now;
-            inode.grants.outdate();
+            inode.marks.outdated = true;
             Ok(Answer::Done)
         })
     }
@@ -222,7 +222,7 @@ impl Partition {
             };
             if removed {
                 inode.changed = now;
-                inode.grants.outdate();
+                inode.marks.outdated = true;
             }
             Ok(Answer::Done)
         })

@@ -163,12 +163,12 @@ pub enum Refusal {
     /// The handle is not open, or not open for this operation.
     #[error("{0}: not open for this")]
     BadHandle(Object),
-    /// Too many files are open.
-    #[error("{object}: too many open files, at most {limit}")]
+    /// Too many files are open, or too many sessions of the pool.
+    #[error("{object}: too many {}, at most {limit}", if *object == Object::Pool { "sessions or mounts" } else { "open files" })]
     TooManyOpen {
-        /// The file to open.
+        /// The file to open; the pool, for a session.
         object: Object,
-        /// Maximum number of open files.
+        /// Maximum number of open files or sessions.
         limit: u64,
     },
     /// Another change of the object is in progress and did not end in time.
