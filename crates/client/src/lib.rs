@@ -25,6 +25,7 @@
 //! Modules for names and transactions:
 //! - `names`: lookup, listing, creation and removal
 //! - `rename`: renames
+//! - `path_cache`: paths that were walked, and the directories that they led to
 //! - `path_hint`: operations on names in directories whose paths were walked before
 //! - `split`: split directories: the fragment of a name, splitting, operations on all fragments
 //! - `split_attributes`: attributes of a split directory, combined with those of its fragments
@@ -70,6 +71,7 @@ mod intent;
 mod locate;
 mod names;
 pub mod objects;
+mod path_cache;
 mod path_hint;
 mod program_open;
 mod recovery;
@@ -90,6 +92,7 @@ pub use files::{OpenedInode, WrittenRange};
 pub use locate::{ExpectedLocation, FileLocation};
 pub use node::{BackingFd, BackingLease, OnInvalidate};
 pub use objects::Objects;
+pub use path_cache::{KnownPaths, PathCache, PathText, WalkedPath};
 pub use path_hint::PathHint;
 pub use program_open::ProgramOpen;
 pub use router::{nodes::Nodes, retry::RetryPolicy};
@@ -100,6 +103,8 @@ mod file_placement_test;
 mod nodes_test;
 #[cfg(test)]
 mod object_test;
+#[cfg(test)]
+mod path_hint_test;
 #[cfg(test)]
 mod pool_test;
 #[cfg(test)]

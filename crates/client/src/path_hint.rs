@@ -2,27 +2,26 @@
 //!
 //! The directory that a path led to the last time is a hint, used only as an address. The command
 //! is sent there together with the names of the directories, and is executed only if they still
-//! lead there. So one message does the walk and the command, and no client has to be notified when
-//! a directory moves.
+//! lead there. A path whose directories are all on one node is one message, however deep it is;
+//! otherwise it takes one more each time that the path leaves a node. No client has to be notified
+//! when a directory moves.
+//!
+//! As with any path, each directory had its name at some moment of the call.
 
-use crate::{Client, OpenedInode, call::Route};
-use placement::{FileId, PartitionId};
+use crate::{Client, OpenedInode, WalkedPath, call::Route};
+use placement::FileId;
 use wire::{
     Answer, Attributes, Command, Credentials, FoundEntry, Name, NewInode, NewKind, Object, OpenFlags, OpenNameAnswer,
     OpenedFile, Outcome, Refusal, RemovalAnswer, TypedCommand,
 };
 
-/// A path down from a directory, with the directory that it led to the last time.
+/// A path that was walked before.
 #[derive(Clone, Copy, Debug)]
 pub struct PathHint<'a> {
-    /// The start of the path.
-    pub top: FileId,
-    /// The names, at most 256.
-    pub names: &'a [Name],
-    /// The directory that the path led to the last time.
-    pub directory: FileId,
+    /// The path, with the directory that it led to the last time.
+    pub path: &'a WalkedPath,
     /// The user on whose behalf the path is walked, if permissions are to be checked. Then the
-    /// command is executed only if the node is sure that this user may do it.
+    /// command is executed only if the nodes are sure that this user may do it.
     pub credentials: Option<&'a Credentials>,
 }
 
@@ -34,7 +33,7 @@ impl Client {
         match self.execute_at_hint(hint, name, lookup).await? {
             Some(FoundEntry { attributes: Some(attributes), .. }) => Ok(Some(attributes)),
             Some(FoundEntry { file, .. }) => {
-                let found = Box::pin(self.lookup_remote_inode(hint.directory, name, file)).await;
+                let found = Box::pin(self.lookup_remote_inode(hint.path.directory(), name, file)).await;
                 found.map(Some)
             }
             None => Ok(None),
@@ -83,7 +82,7 @@ impl Client {
         match self.execute_at_hint(hint, name, unlink).await? {
             Some(RemovalAnswer::Removed(deleted)) => self.purge(deleted).await,
             Some(RemovalAnswer::NeedsTransaction) => {
-                Box::pin(self.unlink_across_partitions(hint.directory, name)).await?;
+                Box::pin(self.unlink_across_partitions(hint.path.directory(), name)).await?;
             }
             None => return Ok(false),
         }
@@ -100,42 +99,57 @@ impl Client {
 
     /// Executes a command about an entry at the end of a path. `None` if the path leads elsewhere
     /// by now, or may.
-    async fn execute_at_hint<V>(
+    pub(crate) async fn execute_at_hint<V>(
         &self,
         hint: PathHint<'_>,
         name: &Name,
         call: impl Fn(FileId) -> TypedCommand<V>,
     ) -> Outcome<Option<V>> {
+        let directory = hint.path.directory();
         let attempt = |slot: FileId| {
-            let (route, call, partition) = (self.route(hint, slot.partition()), call(slot), slot.partition());
-            let TypedCommand { command, take } = call;
+            let TypedCommand { command, take } = call(slot);
             async move {
-                let Some(route) = route else { return Ok(None) };
-                match self.execute_by_route(route, partition, command).await? {
+                let Some(route) = self.route(hint, slot).await? else { return Ok(None) };
+                match self.execute_by_route(route, slot.partition(), command).await? {
                     Answer::Walked(_) => Ok(None),
                     answer => take(answer).map(Some),
                 }
             }
         };
-        match self.run_in_slot(hint.directory, name, attempt).await {
+        match self.run_in_slot(directory, name, attempt).await {
             Err(Refusal::NotDirectory(_)) => Ok(None),
             // An error about the last name is the answer. One about a name before it means that the
             // path leads elsewhere.
-            Err(Refusal::NotFound(object)) if object != Object::entry(self.slot(hint.directory, name), name) => {
-                Ok(None)
-            }
+            Err(Refusal::NotFound(object)) if object != Object::entry(self.slot(directory, name), name) => Ok(None),
             outcome => outcome,
         }
     }
 
-    /// The route of a command. `None` if its directory and the start of the path are at different
-    /// nodes.
-    fn route<'a>(&self, hint: PathHint<'a>, partition: PartitionId) -> Option<Route<'a>> {
-        let PathHint { top, names, directory, credentials } = hint;
-        if names.is_empty() && credentials.is_none() {
-            return Some(Route::ById);
+    /// Walks all parts of a path but the last, and returns the route of a command through that one.
+    /// `None` if the path leads elsewhere by now, or if no node can check the user's access to the
+    /// directory and execute the command.
+    async fn route<'a>(&self, hint: PathHint<'a>, slot: FileId) -> Outcome<Option<Route<'a>>> {
+        let PathHint { path, credentials } = hint;
+        let directory = path.directory();
+        let is_with_slot =
+            |start: FileId| self.router().home(start.partition()) == self.router().home(slot.partition());
+        if credentials.is_some() && !is_with_slot(directory) {
+            return Ok(None);
         }
-        let together = self.router().home(top.partition()) == self.router().home(partition);
-        together.then_some(Route::ByPath { top, names, directory, credentials })
+        let mut parts = path.parts();
+        let (top, names, _) = parts.next_back().expect("a path has a part");
+        for (start, names, end) in parts {
+            if self.walk_down(start, names, credentials).await? != (end, 0) {
+                return Ok(None);
+            }
+        }
+        if is_with_slot(top) && !(names.is_empty() && credentials.is_none()) {
+            return Ok(Some(Route::ByPath { top, names, directory, credentials }));
+        }
+        if !names.is_empty() && self.walk_down(top, names, credentials).await? != (directory, 0) {
+            return Ok(None);
+        }
+        let checked = credentials.map(|_| Route::ByPath { top: directory, names: &[], directory, credentials });
+        Ok(Some(checked.unwrap_or(Route::ById)))
     }
 }

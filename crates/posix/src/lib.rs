@@ -18,7 +18,7 @@
 //! Modules for paths:
 //! - `prefix`: tests whether a path leads below the pool's prefix
 //! - `path_arg`: path arguments of calls
-//! - `resolve`, `path_cache`: path resolution, and directories that paths led to before
+//! - `resolve`, `path_key`: path resolution, and paths that were walked before
 //!
 //! Modules for descriptors:
 //! - `fd_table`: open files of the pool, by descriptor number
@@ -47,7 +47,7 @@ mod locks;
 mod names;
 mod open;
 mod path_arg;
-mod path_cache;
+mod path_key;
 mod prefix;
 mod process;
 mod remote_io;

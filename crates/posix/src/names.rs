@@ -2,6 +2,7 @@
 
 use crate::access;
 use crate::open::owner;
+use crate::path_key::hint;
 use crate::resolve::{Destination, LastComponent, LastMode, MODIFY_ANY, ResolvedPath};
 use crate::{Caller, Errno, PathArg, PathBase, PathOperand, PosixProcess};
 use bytes::Bytes;
@@ -180,12 +181,12 @@ impl PosixProcess {
     /// Unlinks a non-directory in one message if the path cache knows its directory. Returns
     /// whether that was done.
     async fn unlink_cached(&self, caller: &Caller, arg: PathArg<'_>) -> Result<bool, Errno> {
-        let Some((_, key, directory)) = self.cached_path(arg)? else { return Ok(false) };
+        let Some((_, key, path)) = self.cached_path(arg)? else { return Ok(false) };
         let Some(traversal) = caller.traversal_check(DirAccess::Remove, MODIFY_ANY) else { return Ok(false) };
-        let removed = self.client.unlink_at_hint(key.hint(directory, &traversal), &key.last).await;
+        let removed = self.client.unlink_at_hint(hint(&path, &traversal), &key.last).await;
         let removed = removed.map_err(|refusal| crate::errno(&refusal))?;
         if !removed {
-            self.path_cache.remove(&key);
+            self.path_cache.remove(&key.directory);
         }
         Ok(removed)
     }

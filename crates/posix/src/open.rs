@@ -2,17 +2,17 @@
 
 use crate::access::{READ, WRITE};
 use crate::fd_table::{OpenDescription, inode_of};
-use crate::path_cache::PathKey;
+use crate::path_key::{PathKey, hint};
 use crate::resolve::{Destination, LastComponent, LastMode, MODIFY_ANY, ResolvedDirectory, ResolvedPath};
 use crate::{Caller, Errno, PathArg, PathBase, PosixProcess};
-use client::ProgramOpen;
+use client::{ProgramOpen, WalkedPath};
 use placement::FileId;
 use rustix::fs::OFlags;
 use rustix::thread::CapabilitySet;
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use wire::{Attributes, DirAccess, ExtentRequest, Kind, Mode, NewInode, NewKind, OpenFlags, Owner, Refusal};
+use wire::{Attributes, DirAccess, ExtentRequest, Kind, Mode, Name, NewInode, NewKind, OpenFlags, Owner, Refusal};
 
 /// Attempts to open a name that appears or disappears meanwhile.
 const TRIES: u32 = 16;
@@ -187,18 +187,18 @@ impl PosixProcess {
         flags: OFlags,
         mode: u32,
     ) -> Result<Option<(ProgramOpen, Vec<Vec<u8>>)>, Errno> {
-        let Some((start, key, directory)) = self.cached_path(arg)? else { return Ok(None) };
+        let Some((start, key, path)) = self.cached_path(arg)? else { return Ok(None) };
         let (making, exclusive) = (flags.contains(OFlags::CREATE), flags.contains(OFlags::CREATE | OFlags::EXCL));
         let opened = if exclusive {
             Err(Errno::NOENT)
         } else {
-            self.open_existing_cached((&key, directory), caller, flags).await
+            self.open_existing_cached((&path, &key.last), caller, flags).await
         };
         let result = match opened {
             Err(Errno::NOENT) if making => {
-                let made = self.create_cached((&key, directory), caller, flags, mode).await?;
+                let made = self.create_cached((&path, &key.last), caller, flags, mode).await?;
                 if made.is_none() {
-                    self.path_cache.remove(&key); // the entry may be stale, and no other code would notice
+                    self.path_cache.remove(&key.directory); // the entry may be stale, and no other code would notice
                 }
                 made
             }
@@ -208,19 +208,22 @@ impl PosixProcess {
         Ok(result.map(|opened| (opened, start.names.into_iter().chain(key.directories()).chain([last]).collect())))
     }
 
-    /// Returns the start directory, the cache key and the cached directory of a path.
-    pub(crate) fn cached_path(&self, arg: PathArg<'_>) -> Result<Option<(ResolvedDirectory, PathKey, FileId)>, Errno> {
+    /// Returns the start directory, the cache key and the cached path to the last name's directory.
+    pub(crate) fn cached_path(
+        &self,
+        arg: PathArg<'_>,
+    ) -> Result<Option<(ResolvedDirectory, PathKey, Arc<WalkedPath>)>, Errno> {
         if matches!(arg.base, PathBase::Magic(_)) || arg.path.is_empty() || self.is_too_long(arg) {
             return Ok(None);
         }
         let start = self.start(arg.base)?;
         let key = PathKey::parse(start.file, arg.path).filter(|key| !key.slash);
-        Ok(key.and_then(|key| self.path_cache.get(&key).map(|directory| (start, key, directory))))
+        Ok(key.and_then(|key| self.path_cache.get(&key.directory).map(|path| (start, key, path))))
     }
 
     async fn open_existing_cached(
         &self,
-        (key, directory): (&PathKey, FileId),
+        (path, last): (&WalkedPath, &Name),
         caller: &Caller,
         flags: OFlags,
     ) -> Result<Option<ProgramOpen>, Errno> {
@@ -231,14 +234,14 @@ impl PosixProcess {
         };
         let (wanted, traversal) = (pool_flags(caller, flags), &traversal);
         let opened = self.client.try_open_with_fd(wanted, |client| async move {
-            client.open_at_hint(key.hint(directory, traversal), &key.last, wanted).await
+            client.open_at_hint(hint(path, traversal), last, wanted).await
         });
         opened.await.map_err(|refusal| crate::errno(&refusal))
     }
 
     async fn create_cached(
         &self,
-        (key, directory): (&PathKey, FileId),
+        (path, last): (&WalkedPath, &Name),
         caller: &Caller,
         flags: OFlags,
         mode: u32,
@@ -247,7 +250,7 @@ impl PosixProcess {
         let (inode, traversal) = (NewInode::new(NewKind::File, self.mode(mode), owner(caller)), &traversal);
         let made = self.client.try_open_with_fd(pool_flags(caller, flags), |client| {
             let inode = inode.clone();
-            async move { client.create_at_hint(key.hint(directory, traversal), &key.last, inode).await }
+            async move { client.create_at_hint(hint(path, traversal), last, inode).await }
         });
         match made.await {
             // The file was created meanwhile, and is opened by the slow path.

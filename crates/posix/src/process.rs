@@ -2,11 +2,10 @@
 
 use crate::fd_table::{FdTable, FdTableGuard, OpenDescription, RemovedFd, inode_of};
 use crate::open::FdKind;
-use crate::path_cache::{PathCache, PathCacheGuard};
 use crate::resolve::{Destination, LastComponent, LastMode, PATH_BYTES_MAX, ResolvedDirectory, ResolvedPath, Resolver};
 use crate::{Caller, Errno, PathArg, PathBase};
 use base::Problem;
-use client::{Client, RetryPolicy};
+use client::{Client, KnownPaths, PathCache, RetryPolicy};
 use placement::FileId;
 use pool::ConnectError;
 use std::ffi::{CStr, CString, OsStr};
@@ -414,7 +413,7 @@ impl PosixProcess {
 pub struct PausedProcess<'a> {
     process: &'a PosixProcess,
     table: FdTableGuard<'a>,
-    path_cache: PathCacheGuard<'a>,
+    path_cache: MutexGuard<'a, KnownPaths>,
     cwd: MutexGuard<'a, Option<Cwd>>,
 }
 
@@ -423,7 +422,7 @@ impl PosixProcess {
     /// [`PausedProcess::resume`].
     pub fn pause(&self) -> PausedProcess<'_> {
         self.reactor.before_fork();
-        PausedProcess { process: self, table: self.table.guard(), path_cache: self.path_cache.guard(), cwd: self.cwd() }
+        PausedProcess { process: self, table: self.table.guard(), path_cache: self.path_cache.lock(), cwd: self.cwd() }
     }
 }
 

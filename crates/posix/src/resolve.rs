@@ -3,9 +3,9 @@
 
 use crate::access::{self, AccessDecision, EXECUTE};
 use crate::caller::TraversalCheck;
-use crate::path_cache::{PathCache, PathKey};
+use crate::path_key::{PathKey, hint};
 use crate::{Caller, Errno, strip_prefix};
-use client::Client;
+use client::{Client, PathCache, WalkedPath};
 use placement::FileId;
 use rustix::thread::CapabilitySet;
 use std::ffi::CString;
@@ -15,9 +15,6 @@ use wire::{Attributes, DirAccess, Kind, Name, Refusal};
 const LINKS_MAX: usize = 40;
 /// Longest path, bytes (`PATH_MAX` without its nul).
 pub const PATH_BYTES_MAX: usize = 4095;
-
-/// Maximum number of directories in one message.
-const WALK_MAX: usize = 256;
 
 /// Capabilities that together permit creating and removing names in any directory.
 pub const MODIFY_ANY: CapabilitySet =
@@ -167,34 +164,31 @@ impl Resolver<'_> {
         }
         let mut state = ResolveState { at: start, names: Vec::new(), slash: path.last() == Some(&b'/'), links: 0 };
         state.push(path);
-        if let Some(traversal) = &traversal {
-            self.resolve_ahead(&mut state, traversal).await?;
-        }
-        let destination = self.resolve_each(&mut state, mode).await?;
-        if let (Destination::Pool(ResolvedPath { directory, last: LastComponent::Name(_), .. }), Some(key), 0) =
-            (&destination, key, state.links)
+        if let Some(traversal) = &traversal
+            && let Some(walked) = self.resolve_ahead(&mut state, traversal).await?
+            && let Some(key) = key
         {
-            self.path_cache.insert(key, directory.file);
+            self.path_cache.insert(key.directory, walked);
         }
-        Ok(destination)
+        self.resolve_each(&mut state, mode).await
     }
 
-    /// Looks up the last name in the cached directory of the path, in one message. Returns `None`
-    /// if the cache entry is missing or stale, if a symlink is to be followed, or if `mode` needs
-    /// no lookup.
+    /// Looks up the last name in the cached directory of the path, in one message if all of it is
+    /// on one node. Returns `None` if the cache entry is missing or stale, if a symlink is to be
+    /// followed, or if `mode` needs no lookup.
     async fn lookup_cached(
         &self,
         (key, traversal): (&PathKey, &TraversalCheck),
         start: &ResolvedDirectory,
         mode: LastMode,
     ) -> Result<Option<ResolvedPath>, Errno> {
-        let Some(directory) = self.path_cache.get(key).filter(|_| mode != LastMode::Parent || key.slash) else {
+        let Some(path) = self.path_cache.get(&key.directory).filter(|_| mode != LastMode::Parent || key.slash) else {
             return Ok(None);
         };
-        let found = match self.client.lookup_at_hint(key.hint(directory, traversal), &key.last).await {
+        let found = match self.client.lookup_at_hint(hint(&path, traversal), &key.last).await {
             Ok(Some(found)) => Some(found),
             Ok(None) => {
-                self.path_cache.remove(key);
+                self.path_cache.remove(&key.directory);
                 return Ok(None);
             }
             Err(Refusal::NotFound(_)) => None,
@@ -205,7 +199,7 @@ impl Resolver<'_> {
             return Ok(None);
         }
         let names = start.names.iter().cloned().chain(key.directories()).collect();
-        let directory = ResolvedDirectory { file: directory, attributes: None, names };
+        let directory = ResolvedDirectory { file: path.directory(), attributes: None, names };
         Ok(Some(ResolvedPath { directory, last: LastComponent::Name(key.last.clone()), found, slash: key.slash }))
     }
 
@@ -237,27 +231,30 @@ impl Resolver<'_> {
         }
     }
 
-    /// Resolves up to 256 leading directories in one message, as far as they surely let this user
-    /// pass. If one of them is no directory, resolves none and leaves all to
-    /// [`Self::resolve_each`].
-    async fn resolve_ahead(&self, state: &mut ResolveState, traversal: &TraversalCheck) -> Result<(), Errno> {
-        let directories = state.names.get(1..).unwrap_or_default().iter().rev().take(WALK_MAX);
-        let plain = directories.take_while(|name| name.as_slice() != b"." && name.as_slice() != b"..");
-        let Ok(directories) = plain.map(|name| Name::new(name)).collect::<Result<Vec<_>, _>>() else { return Ok(()) };
-        if directories.is_empty() {
-            return Ok(());
-        }
-        let reached = match self.client.walk_down(state.at.file, &directories, traversal.credentials()).await {
-            Err(Refusal::NotDirectory(_)) => return Ok(()),
-            reached => reached.map_err(|refusal| crate::errno(&refusal))?,
+    /// Resolves the leading directories, in one message for each node on the path, as far as they
+    /// surely let this user pass. If one of them is no directory, leaves it to
+    /// [`Self::resolve_each`]. Returns the path to the last component's directory.
+    async fn resolve_ahead(
+        &self,
+        state: &mut ResolveState,
+        traversal: &TraversalCheck,
+    ) -> Result<Option<WalkedPath>, Errno> {
+        let directories = state.names.get(1..).unwrap_or_default().iter().rev();
+        let plain = directories.take_while(|name| name.as_slice() != b"..");
+        let Ok(directories) = plain.map(|name| Name::new(name)).collect::<Result<Vec<_>, _>>() else {
+            return Ok(None);
         };
-        let resolved = directories.len() - reached.1 as usize;
-        if resolved > 0 {
-            state.names.truncate(state.names.len() - resolved);
-            state.at.names.extend(directories[..resolved].iter().map(|name| name.as_bytes().to_vec()));
-            (state.at.file, state.at.attributes) = (reached.0, None);
+        let path = match self.client.walk_path(state.at.file, directories, traversal.credentials()).await {
+            Err(Refusal::NotDirectory(_)) => return Ok(None),
+            path => path.map_err(|refusal| crate::errno(&refusal))?,
+        };
+        let (resolved, _) = path.split_names();
+        if !resolved.is_empty() {
+            state.names.truncate(state.names.len() - resolved.len());
+            state.at.names.extend(resolved.iter().map(|name| name.as_bytes().to_vec()));
+            (state.at.file, state.at.attributes) = (path.directory(), None);
         }
-        Ok(())
+        Ok(Some(path))
     }
 
     /// Resolves one name.
@@ -423,11 +420,14 @@ impl Resolver<'_> {
 }
 
 impl ResolveState {
-    /// Prepends the names of a path to the remaining ones.
+    /// Prepends the names of a path to the remaining ones. A `.` says something only at the end:
+    /// elsewhere the next name needs the same directory and the same permission.
     fn push(&mut self, path: &[u8]) {
-        let at = self.names.len();
-        self.names.extend(wire::path_names(path).map(<[u8]>::to_vec));
-        self.names[at..].reverse();
+        for name in wire::path_names(path).rev() {
+            if name != b"." || self.names.is_empty() {
+                self.names.push(name.to_vec());
+            }
+        }
     }
 
     /// Returns the path of the host that a symlink leads to, with the remaining names.

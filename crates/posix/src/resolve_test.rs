@@ -3,6 +3,7 @@
 use crate::pool_test::{TestPool, at, operand, with_and_without_capabilities};
 use crate::resolve::{Destination, LastComponent, LastMode, PATH_BYTES_MAX, ResolvedPath};
 use crate::{Caller, Errno, PathArg, PathBase, XattrTarget};
+use placement::FileId;
 use rustix::fs::{AtFlags, OFlags, RenameFlags, XattrFlags};
 use rustix::thread::CapabilitySet;
 use std::os::fd::AsFd;
@@ -242,6 +243,23 @@ fn an_acl_lets_a_user_search_a_directory_on_the_path() {
     pool.process.chmod(at("d"), 0o700, AtFlags::empty()).unwrap();
     let denied = resolve(&pool, &stranger(), "d/f", LastMode::Follow).map(drop);
     assert_eq!(denied, Err(Errno::ACCESS), "chmod has set the mask");
+}
+
+#[test]
+fn a_path_is_remembered_by_its_names_alone_and_only_if_all_are_directories() {
+    let pool = TestPool::start();
+    pool.mkdir("a");
+    pool.mkdir("a/b");
+    pool.make("a/b/f", b"");
+    pool.symlink("a", "link");
+    let known = |text: &str| pool.process.path_cache.get(&(FileId::ROOT, text.into())).map(|path| path.directory());
+    assert_eq!(known("a/b/c"), None);
+    resolve_in_pool(&pool, ".//a/./b/f", LastMode::Follow);
+    let directory = resolve_in_pool(&pool, "a/b/.", LastMode::Follow).directory.file;
+    assert_eq!(known("a/b"), Some(directory));
+    resolve_in_pool(&pool, "link/b/f", LastMode::Follow);
+    resolve_in_pool(&pool, "a/b/../b/f", LastMode::Follow);
+    assert_eq!((known("link/b"), known("a/b/../b")), (None, None));
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Objects {
     }
 
     pub(super) async fn delete_across_partitions(&self, key: &Key, condition: Condition) -> Outcome<()> {
-        let directory = self.find_path(key.directory(), MissingPolicy::Refuse).await?.directory;
+        let directory = self.find_directory(key.directory(), MissingPolicy::Refuse).await?;
         self.replace(key, directory, None, condition).await
     }
 

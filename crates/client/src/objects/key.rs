@@ -1,5 +1,7 @@
 //! Keys: paths from the pool's root, checked once.
 
+use crate::PathText;
+use placement::FileId;
 use wire::{NAME_BYTES_MAX, Name, Object, Outcome, Refusal, path_names};
 
 /// The longest key, bytes: the longest path that a program can name, without its NUL.
@@ -43,6 +45,11 @@ impl Key {
     /// The path of the directory, without a slash at its end; empty for the root.
     pub(super) fn directory(&self) -> &[u8] {
         &self.bytes[..self.last.saturating_sub(1)]
+    }
+
+    /// The path of the directory, as it is remembered.
+    pub(super) fn directory_text(&self) -> PathText {
+        (FileId::ROOT, self.directory().to_vec())
     }
 }
 

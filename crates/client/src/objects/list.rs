@@ -93,9 +93,9 @@ impl Objects {
             None => FileId::ROOT,
             Some(directory) => {
                 Key::new(directory)?;
-                match self.find_path(directory, MissingPolicy::Refuse).await {
+                match self.find_directory(directory, MissingPolicy::Refuse).await {
                     Err(Refusal::NotFound(_) | Refusal::NotDirectory(_)) => return Ok(None),
-                    path => path?.directory,
+                    found => found?,
                 }
             }
         };

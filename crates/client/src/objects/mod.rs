@@ -27,9 +27,8 @@ mod placement_cache;
 mod put;
 mod upload;
 
-use crate::Client;
+use crate::{Client, PathCache};
 use bytes::{Bytes, BytesMut};
-use directory_paths::WalkedPaths;
 use id_pool::IdAllocator;
 use limiter::Limiter;
 use placement::{PlacementSpec, Policy};
@@ -58,7 +57,7 @@ pub struct Objects {
 
 #[derive(Debug, Default)]
 struct SharedState {
-    paths: WalkedPaths,
+    paths: PathCache,
     ids: IdAllocator,
     placements: PlacementCache,
     limiter: Limiter,

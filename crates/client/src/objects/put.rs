@@ -112,12 +112,9 @@ impl Objects {
 
     /// The place of the name, as far as is known.
     async fn put_target(&self, key: &Key) -> Outcome<PutTarget> {
-        let directory = match key.directory() {
-            b"" => FileId::ROOT,
-            directory => match self.known_path(directory) {
-                Some(path) => path.directory,
-                None => self.find_path(directory, MissingPolicy::Create).await?.directory,
-            },
+        let directory = match self.shared.paths.get(&key.directory_text()) {
+            Some(path) => path.directory(),
+            None => self.find_directory(key.directory(), MissingPolicy::Create).await?,
         };
         Ok(PutTarget { directory, partition: self.client.slot(directory, key.name()).partition() })
     }

@@ -37,7 +37,7 @@ impl Objects {
 
     /// Begins an upload by a client that is bound to its session.
     pub(super) async fn begin(self, key: &Key, condition: Condition) -> Outcome<Upload> {
-        let directory = self.find_path(key.directory(), MissingPolicy::Create).await?.directory;
+        let directory = self.find_directory(key.directory(), MissingPolicy::Create).await?;
         let slot = self.client.slot(directory, key.name());
         let owner = self.client.directory_owner(directory, slot).await?;
         let placing = self.placing.boxed();

@@ -13,7 +13,7 @@ use super::common::{
     host::{ChildTest, Host, child_orders, connect},
     node, remote, serve,
 };
-use client::{Client, PathHint, RetryPolicy, testing::CountingConnection};
+use client::{Client, PathHint, RetryPolicy, WalkedPath, testing::CountingConnection};
 use placement::FileId;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
@@ -262,8 +262,9 @@ async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_le
     for name in &directories {
         directory = client.make_directory(directory, name, 0o755.into(), OWNER).await.unwrap().file;
     }
-    let (hint, name) =
-        (PathHint { top: FileId::ROOT, names: &directories, directory, credentials: None }, Name::new(b"f").unwrap());
+    let path = client.walk_path(FileId::ROOT, directories.to_vec(), None).await.unwrap();
+    assert_eq!((path.directory(), path.is_whole()), (directory, true));
+    let (hint, name) = (PathHint { path: &path, credentials: None }, Name::new(b"f").unwrap());
     let before = calls.load(Relaxed);
     let missing = client.lookup_at_hint(hint, &name).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "{missing}");
@@ -288,7 +289,9 @@ async fn a_command_goes_with_its_way_in_one_message_and_is_not_done_when_that_le
     assert_eq!(client.lookup_at_hint(hint, &name).await.unwrap(), None);
     truth.write_file(b"a/b", b"a file").await.unwrap();
     assert!(client.create_at_hint(hint, &other, new_file()).await.unwrap().is_none());
-    let kept = PathHint { names: &[Name::new(b"c").unwrap(), directories[1].clone()], ..hint };
+    let kept = vec![Name::new(b"c").unwrap(), directories[1].clone()];
+    let kept = client.walk_path(FileId::ROOT, kept, None).await.unwrap();
+    let kept = PathHint { path: &kept, ..hint };
     let missing = client.lookup_at_hint(kept, &other).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "nothing was made: {missing}");
 }
@@ -299,8 +302,9 @@ async fn an_open_by_name_goes_with_its_way_and_brings_the_descriptor_in_one_mess
     let (client, calls) = counted(host.server.address()).await;
     let name = |name: &[u8]| Name::new(name).unwrap();
     let directory = client.make_directory(FileId::ROOT, &name(b"d"), 0o755.into(), OWNER).await.unwrap().file;
-    let (directories, truth) = ([name(b"d")], &host.truth);
-    let hint = PathHint { top: FileId::ROOT, names: &directories, directory, credentials: None };
+    let truth = &host.truth;
+    let path = client.walk_path(FileId::ROOT, vec![name(b"d")], None).await.unwrap();
+    let hint = PathHint { path: &path, credentials: None };
     truth.write_file(b"d/f", b"text").await.unwrap();
     let link = NewInode::new(NewKind::Symlink("f".into()), 0o777, OWNER);
     client.create(directory, &name(b"l"), link, false, ExtentRequest::None).await.unwrap();
@@ -321,7 +325,8 @@ async fn an_open_by_name_goes_with_its_way_and_brings_the_descriptor_in_one_mess
     assert!(open(b"l", OpenFlags::READ).await.unwrap().is_none(), "a link is to be followed");
     let missing = open(b"none", OpenFlags::READ).await.unwrap_err();
     assert!(matches!(missing, Refusal::NotFound(_)), "{missing}");
-    let root = PathHint { names: &[], directory: FileId::ROOT, ..hint };
+    let root = WalkedPath::of_start(FileId::ROOT);
+    let root = PathHint { path: &root, ..hint };
     assert!(client.open_at_hint(root, &name(b"d"), OpenFlags::READ).await.unwrap().is_none(), "a directory");
     assert!(client.unlink_at_hint(hint, &name(b"f")).await.unwrap());
     assert!(truth.lookup(directory, b"f").await.is_err());
@@ -334,7 +339,7 @@ async fn a_way_ends_where_it_is_not_sure_that_a_directory_lets_its_user_through(
     let name = |name: &[u8]| Name::new(name).unwrap();
     let owner = Owner { uid: 1000, gid: 1000 };
     let directory = client.make_directory(FileId::ROOT, &name(b"d"), 0o700.into(), owner).await.unwrap().file;
-    let directories = [name(b"d")];
+    let path = client.walk_path(FileId::ROOT, vec![name(b"d")], None).await.unwrap();
     let as_user = |uid, needs| Credentials { uid, gid: uid, groups: Vec::new(), access: needs };
     let set = async |mode| {
         let changes = Changes { mode: Some(mode), ..Changes::default() };
@@ -351,7 +356,7 @@ async fn a_way_ends_where_it_is_not_sure_that_a_directory_lets_its_user_through(
         set(mode).await;
         let (pass, make, remove) =
             (as_user(uid, DirAccess::Lookup), as_user(uid, DirAccess::Create), as_user(uid, DirAccess::Remove));
-        let hint = |who| PathHint { top: FileId::ROOT, names: &directories, directory, credentials: Some(who) };
+        let hint = |who| PathHint { path: &path, credentials: Some(who) };
         let looked = client.lookup_at_hint(hint(&pass), &name(b"none")).await;
         assert_eq!(looked.is_err(), passes, "{mode:o} {uid}: {looked:?}");
         let made = client.create_at_hint(hint(&make), &name(b"f"), new_file()).await.unwrap();
@@ -363,7 +368,7 @@ async fn a_way_ends_where_it_is_not_sure_that_a_directory_lets_its_user_through(
     let other = NewInode::new(NewKind::File, 0o600, OWNER);
     client.create(directory, &name(b"mine"), other, false, ExtentRequest::None).await.unwrap();
     let pass = as_user(1001, DirAccess::Lookup);
-    let hint = PathHint { top: FileId::ROOT, names: &directories, directory, credentials: Some(&pass) };
+    let hint = PathHint { path: &path, credentials: Some(&pass) };
     let opened = client.open_at_hint(hint, &name(b"mine"), OpenFlags::READ).await.unwrap();
     assert!(opened.is_none());
 }
