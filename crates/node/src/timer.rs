@@ -107,12 +107,16 @@ impl LocalTime {
         self.0.sleepers.lock().next()
     }
 
-    /// Wakes all sleepers whose time has come.
-    pub fn wake_due(&self) {
-        let mut sleepers = self.0.sleepers.lock();
-        while let Some(waker) = sleepers.take_due(self.now()) {
+    /// Wakes all sleepers whose time has come; returns whether there was one.
+    pub fn wake_due(&self) -> bool {
+        let (mut sleepers, mut any) = (self.0.sleepers.lock(), false);
+        while sleepers.next().is_some()
+            && let Some(waker) = sleepers.take_due(self.now())
+        {
+            any = true;
             MutexGuard::unlocked(&mut sleepers, || waker.wake());
         }
+        any
     }
 
     fn now(&self) -> Instant {

@@ -16,8 +16,9 @@ use std::{
 pub trait Driven: fmt::Debug + Send + Sync {
     /// Makes all progress that is possible now; ready once, when the connection has ended. Called
     /// by one thread at a time: when the socket is ready, a timer of `time` is due, or the waker
-    /// was woken, as it must be for output that is queued.
-    fn poll(&self, time: &LocalTime, context: &mut Context<'_>) -> Poll<()>;
+    /// was woken, as it must be for output that is queued. `input`: whether there may be something
+    /// to read; else an open connection need not try, since that costs a system call.
+    fn poll(&self, input: Input, time: &LocalTime, context: &mut Context<'_>) -> Poll<()>;
 
     /// Returns whether replies are pending.
     fn has_pending(&self) -> bool;
@@ -25,6 +26,15 @@ pub trait Driven: fmt::Debug + Send + Sync {
     /// Called in a forked child: closes the child's copies of the descriptors and sends nothing.
     /// Another thread of the parent may have been in [`Self::poll`].
     fn abandon(&self);
+}
+
+/// Whether the socket of a connection may have input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Nothing is known to have come. If something has, the poller reports it.
+    Unknown,
+    /// Something may have come.
+    Possible,
 }
 
 /// Connection, as its reactor sees it.
@@ -36,6 +46,8 @@ pub struct DrivenConnection {
     driving: Mutex<()>,
     /// True if the connection must be driven: output was queued.
     needs_drive: AtomicBool,
+    /// True if the next thread that drives the connection must read.
+    needs_read: AtomicBool,
     time: LocalTime,
     reactor: Weak<ReactorInner>,
 }
@@ -48,6 +60,7 @@ impl DrivenConnection {
             driven,
             driving: Mutex::new(()),
             needs_drive: AtomicBool::new(true),
+            needs_read: AtomicBool::new(false),
             time: reactor.time.clone(),
             reactor: Arc::downgrade(reactor),
         })
@@ -65,13 +78,17 @@ impl DrivenConnection {
 
     /// Makes all progress that is possible now; leaves it to another thread that is driving the
     /// connection.
-    pub fn drive(self: &Arc<Self>) {
+    pub fn drive(self: &Arc<Self>, input: Input) {
+        if input == Input::Possible {
+            self.needs_read.store(true, SeqCst);
+        }
         self.needs_drive.store(true, SeqCst);
         while self.needs_drive() {
             let Some(_driving) = self.driving.try_lock() else { return };
             self.needs_drive.store(false, SeqCst);
+            let input = if self.needs_read.swap(false, SeqCst) { Input::Possible } else { Input::Unknown };
             let waker = Waker::from(self.clone());
-            if self.driven.poll(&self.time, &mut Context::from_waker(&waker)).is_ready()
+            if self.driven.poll(input, &self.time, &mut Context::from_waker(&waker)).is_ready()
                 && let Some(reactor) = self.reactor.upgrade()
             {
                 reactor.remove(self.number);

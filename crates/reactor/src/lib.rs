@@ -5,7 +5,7 @@
 //! implements [`Driven`] over [`RawSocket`]s.
 //!
 //! ```text
-//!   thread A --block_on--> leader: busy-polls, sleeps in epoll --> Driven::poll of each ready one
+//!   thread A --block_on--> leader: polls or sleeps in epoll --> Driven::poll of each ready one
 //!   thread B --block_on--> follower: sleeps on a futex until woken, or until it becomes the leader
 //!   thread C --poll, poll_io--> an event loop of its own, which watches Reactor::descriptor
 //! ```
@@ -13,6 +13,7 @@
 //! Modules:
 //! - `reactor`: the [`Reactor`]; `driven_connection`: a connection of it
 //! - `leader_follower`: the threads that wait; `fork_lock`: keeps them out during a fork
+//! - `spin_policy`: whether a thread that waits busy-polls or sleeps, also of nodes
 //! - `raw_socket`: sockets and the epoll instance; `nonblocking`: calls on them
 //! - `reserved_fd`: descriptors that a program does not expect
 //!
@@ -29,8 +30,10 @@ pub mod nonblocking;
 mod raw_socket;
 mod reactor;
 mod reserved_fd;
+mod spin_policy;
 
-pub use driven_connection::Driven;
+pub use driven_connection::{Driven, Input};
 pub use raw_socket::{PollEntry, RawSocket};
 pub use reactor::Reactor;
 pub use reserved_fd::{RESERVED_FDS, ReservedFd, is_reserved, move_high};
+pub use spin_policy::{SpinPolicy, SpinStep};

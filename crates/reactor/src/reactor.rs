@@ -2,10 +2,11 @@
 //! needs no runtime, and its process may fork.
 
 use crate::{
-    driven_connection::{Driven, DrivenConnection},
+    driven_connection::{Driven, DrivenConnection, Input},
     fork_lock::{ForkGuard, ForkLock},
     leader_follower::{Waiters, WaitingThread},
     raw_socket::{PollEntry, Poller},
+    spin_policy::{SpinPolicy, SpinStep},
 };
 use node::LocalTime;
 use parking_lot::Mutex;
@@ -14,7 +15,7 @@ use std::{
     cell::Cell,
     fmt,
     future::Future,
-    hint, io,
+    io,
     os::fd::{AsFd, OwnedFd},
     pin::{Pin, pin},
     sync::{
@@ -22,13 +23,14 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
+    thread,
     time::{Duration, Instant},
 };
 
-/// Time that a thread busy-polls for its reply before it sleeps: longer than a node of this host
-/// that is awake takes for one, and shorter than a wake-up. So busy polling costs at most what
-/// sleeping would have.
-const SPIN: Duration = Duration::from_micros(30);
+/// Longest time that a thread busy-polls for its reply before it sleeps: longer than a node of this
+/// host takes for a request of each of a dozen clients. It lets others have the processor all the
+/// while, so a process that waits takes none from those that it waits for.
+const SPIN: Duration = Duration::from_micros(200);
 /// Interval at which a caller that may cancel is asked, even if no signal interrupts its wait.
 const CANCEL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -67,7 +69,8 @@ pub struct ReactorInner {
     waiters: Waiters,
     /// Timers of the futures that are polled here.
     pub time: LocalTime,
-    spin: Duration,
+    /// Spin policy of the leader.
+    spin_policy: Mutex<SpinPolicy>,
     fork_lock: ForkLock,
     generation: AtomicU64,
     last_number: AtomicU64,
@@ -83,14 +86,14 @@ impl Reactor {
         Self::with_spin(if alone { Duration::ZERO } else { SPIN })
     }
 
-    /// Like [`Self::new`], with this time of busy polling before a thread sleeps.
+    /// Like [`Self::new`], with this longest time of busy polling before a thread sleeps.
     pub fn with_spin(spin: Duration) -> io::Result<Self> {
         Ok(Self(Arc::new(ReactorInner {
             poller: Mutex::new(Arc::new(Poller::new()?)),
             connections: Mutex::new(Arc::new([])),
             waiters: Waiters::default(),
             time: LocalTime::new(),
-            spin,
+            spin_policy: Mutex::new(SpinPolicy::eager(spin)),
             fork_lock: ForkLock::default(),
             generation: AtomicU64::new(0),
             last_number: AtomicU64::new(0),
@@ -136,7 +139,7 @@ impl Reactor {
                 let _state = ThreadStateGuard::set(ThreadState::Polling);
                 future.poll(context)
             };
-            self.0.drive_connections(DrivenConnection::needs_drive);
+            self.0.drive_connections(|connection| connection.needs_drive().then_some(Input::Unknown));
             if polled.is_pending() {
                 self.0.wake_for_timer();
             }
@@ -148,7 +151,7 @@ impl Reactor {
     /// again even if [`Self::descriptor`] is not readable.
     pub fn poll_io(&self) -> Option<Instant> {
         self.0.run_locked(|| {
-            self.0.drive_connections(|_| true);
+            self.0.drive_connections(|_| Some(Input::Possible));
             self.0.time.wake_due();
         });
         self.0.time.next()
@@ -221,17 +224,21 @@ impl ReactorInner {
         work(Some(&mut guard))
     }
 
-    /// Drives the connections that `selects` accepts.
-    fn drive_connections(&self, selects: impl Fn(&DrivenConnection) -> bool) {
+    /// Drives the connections for which `selects` returns an input.
+    fn drive_connections(&self, selects: impl Fn(&DrivenConnection) -> Option<Input>) {
         let all = self.connections.lock().clone();
-        all.iter().filter(|connection| selects(connection)).for_each(DrivenConnection::drive);
+        for connection in &*all {
+            if let Some(input) = selects(connection) {
+                connection.drive(input);
+            }
+        }
     }
 
     /// Drives a connection: now, or after the future that this thread is polling, so that requests
     /// made together are sent together.
     pub fn drive_soon(&self, connection: &Arc<DrivenConnection>) {
         if THREAD_STATE.get() != ThreadState::Polling {
-            self.run_locked(|| connection.drive());
+            self.run_locked(|| connection.drive(Input::Unknown));
             self.wake_for_timer();
         }
     }
@@ -273,25 +280,35 @@ struct LeaderGuard<'a>(&'a ReactorInner);
 impl LeaderGuard<'_> {
     /// Polls the sockets until the thread is woken, or the caller must be asked whether it cancels.
     fn lead(&self, thread: &Arc<WaitingThread>, may_cancel: bool, mut guard: Option<&mut ForkGuard<'_>>) {
-        let reactor = self.0;
-        let (begun, mut ready) = (Instant::now(), Vec::new());
-        loop {
-            reactor.drive_connections(|connection| connection.has_work() || ready.contains(&connection.number));
-            ready.clear();
-            reactor.time.wake_due();
-            if thread.is_woken() {
-                return;
-            }
-            if begun.elapsed() < reactor.spin {
-                hint::spin_loop();
+        let (reactor, mut ready) = (self.0, Vec::new());
+        let check_at = may_cancel.then(|| Instant::now() + CANCEL_CHECK_INTERVAL);
+        while !thread.is_woken() {
+            if reactor.spin_policy.lock().on_idle(Instant::now(), false) == SpinStep::Spin {
+                thread::yield_now();
+                reactor.drive_connections(|connection| connection.has_work().then_some(Input::Possible));
+                reactor.time.wake_due();
                 continue;
             }
-            let check_at = may_cancel.then(|| begun + CANCEL_CHECK_INTERVAL);
             let was_interrupted = self.wait_for_events(thread, check_at, &mut ready, guard.as_deref_mut());
+            self.drive_ready(thread, &ready);
+            ready.clear();
             if check_at.is_some_and(|check_at| was_interrupted || Instant::now() >= check_at) {
                 return;
             }
         }
+        reactor.spin_policy.lock().on_message(Instant::now());
+    }
+
+    /// Drives the connections that a sleep has reported as ready. After a timer all are driven: the
+    /// time limit of a connect is kept by its connection.
+    fn drive_ready(&self, thread: &WaitingThread, ready: &[u64]) {
+        let reactor = self.0;
+        let drive_all = reactor.time.wake_due() || (ready.is_empty() && !thread.is_woken());
+        reactor.drive_connections(|connection| match () {
+            () if ready.contains(&connection.number) => Some(Input::Possible),
+            () if drive_all && connection.has_work() => Some(Input::Possible),
+            () => connection.needs_drive().then_some(Input::Unknown),
+        });
     }
 
     /// Sleeps until an event or `until`; returns whether a signal came.

@@ -1,6 +1,6 @@
 //! Tests of the reactor over a connection that counts the bytes that its peer sends.
 
-use crate::{Driven, PollEntry, RawSocket, Reactor, nonblocking::poll_now};
+use crate::{Driven, Input, PollEntry, RawSocket, Reactor, nonblocking::poll_now};
 use node::LocalTime;
 use parking_lot::Mutex;
 use std::{
@@ -15,6 +15,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
     thread,
+    time::Duration,
 };
 
 /// Bytes that have come, and who waits for more.
@@ -23,6 +24,8 @@ struct Received {
     count: AtomicUsize,
     wanted: AtomicUsize,
     waiters: Mutex<Vec<Waker>>,
+    /// Number of polls that were told of input.
+    told: AtomicUsize,
     abandoned: AtomicBool,
     ended: AtomicBool,
 }
@@ -51,8 +54,9 @@ struct Counter {
 }
 
 impl Driven for Counter {
-    fn poll(&self, time: &LocalTime, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(&self, input: Input, time: &LocalTime, context: &mut Context<'_>) -> Poll<()> {
         let mut stage = self.stage.lock();
+        self.received.told.fetch_add(usize::from(input == Input::Possible), SeqCst);
         if let Stage::Opening(opening) = &mut *stage {
             let _time = time.enter();
             match opening.as_mut().poll(context) {
@@ -131,6 +135,17 @@ fn each_waiting_thread_gets_what_it_waits_for_whoever_leads() {
         }
     });
     assert_eq!(received.count.load(SeqCst), 8);
+}
+
+#[test]
+fn a_thread_that_sleeps_tells_a_connection_of_each_input_once() {
+    let reactor = Reactor::with_spin(Duration::ZERO).unwrap();
+    let (received, mut peer) = connect(&reactor);
+    for count in 1..=5 {
+        peer.write_all(b"x").unwrap();
+        reactor.block_on(received.wait(count));
+    }
+    assert_eq!(received.told.load(SeqCst), 5);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::{
     },
 };
 use parking_lot::Mutex;
+use reactor::Input;
 use rustls::ClientConfig;
 use std::{future::poll_fn, io, sync::Arc};
 use tokio::{
@@ -84,7 +85,7 @@ async fn drive(target: Arc<ConnectTarget>, guard: EndGuard) {
     // together are written together; so only the driver writes there.
     connection.set_open(matches!(target.driver, DriverKind::Threads).then(|| framed.stream().duplicate()).flatten());
     let mut driver = ConnectionDriver::new(connection.clone(), framed);
-    let end = poll_fn(|context| flatten_end(driver.try_poll(context))).await;
+    let end = poll_fn(|context| flatten_end(driver.try_poll(Input::Possible, context))).await;
     let why = end.to_string();
     tracing::debug!(%address, reason = why, "a connection has ended");
     connection.end(&failure(address, &end));

@@ -14,6 +14,7 @@ use crate::{
     },
 };
 use bytes::{Buf, Bytes};
+use reactor::Input;
 use std::{
     collections::HashMap,
     io,
@@ -115,8 +116,13 @@ impl<S: Socket> ConnectionDriver<S> {
         Self { connection, framed, segments: HashMap::new(), completions: Vec::new() }
     }
 
-    /// Makes all progress that is possible now; ready when the connection ends.
-    pub fn try_poll(&mut self, context: &mut Context<'_>) -> Poll<Result<ClientDisconnect, ClientDisconnect>> {
+    /// Makes all progress that is possible now; ready when the connection ends. It reads only if
+    /// there may be `input`.
+    pub fn try_poll(
+        &mut self,
+        mut input: Input,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<ClientDisconnect, ClientDisconnect>> {
         loop {
             if self.connection.take_output(&mut self.framed.out, context) == DriverAction::Close {
                 return Poll::Ready(Ok(ClientDisconnect::Closed));
@@ -126,18 +132,15 @@ impl<S: Socket> ConnectionDriver<S> {
             if self.framed.poll_flush(context).map_err(ClientDisconnect::Io)?.is_ready() && writes {
                 self.connection.set_flushed();
             }
-            if let Some(end) = ready!(self.poll_frames(context))? {
-                return Poll::Ready(Ok(end));
-            }
+            input = ready!(self.poll_frames(input, context))?;
         }
     }
 
     /// Handles input alone, without writing.
     pub fn poll_input(&mut self, context: &mut Context<'_>) -> Poll<Result<ClientDisconnect, ClientDisconnect>> {
+        let mut input = Input::Possible;
         loop {
-            if let Some(end) = ready!(self.poll_frames(context))? {
-                return Poll::Ready(Ok(end));
-            }
+            input = ready!(self.poll_frames(input, context))?;
         }
     }
 
@@ -146,13 +149,20 @@ impl<S: Socket> ConnectionDriver<S> {
         self.framed
     }
 
-    /// Handles the complete frames, then reads more.
-    fn poll_frames(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<ClientDisconnect>, ClientDisconnect>> {
+    /// Handles the complete frames, then reads more if there may be input. Returns whether there
+    /// may be more after that.
+    fn poll_frames(&mut self, input: Input, context: &mut Context<'_>) -> Poll<Result<Input, ClientDisconnect>> {
         let taken = self.handle_frames();
         self.connection.deliver(&mut self.completions);
         taken?;
-        let count = ready!(self.framed.poll_fill(context)).map_err(ClientDisconnect::Io)?;
-        Poll::Ready(Ok((count == 0).then_some(ClientDisconnect::Left)))
+        if input == Input::Unknown {
+            return Poll::Pending;
+        }
+        match ready!(self.framed.poll_fill(context)).map_err(ClientDisconnect::Io)? {
+            0 => Poll::Ready(Err(ClientDisconnect::Left)),
+            _ if self.framed.is_drained() => Poll::Ready(Ok(Input::Unknown)),
+            _ => Poll::Ready(Ok(Input::Possible)),
+        }
     }
 
     fn handle_frames(&mut self) -> Result<(), ClientDisconnect> {

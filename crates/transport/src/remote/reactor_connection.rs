@@ -16,7 +16,7 @@ use crate::{
 };
 use node::{LocalTime, sleep_until};
 use parking_lot::Mutex;
-use reactor::{Driven, PollEntry, RawSocket, nonblocking::poll_now};
+use reactor::{Driven, Input, PollEntry, RawSocket, nonblocking::poll_now};
 use rustix::net::sockopt;
 use std::{
     fmt,
@@ -66,6 +66,7 @@ impl ReactorConnection {
     fn drive_stage(
         &self,
         stage: &mut ConnectionStage,
+        mut input: Input,
         time: &LocalTime,
         context: &mut Context<'_>,
     ) -> Poll<ClientDisconnect> {
@@ -77,6 +78,7 @@ impl ReactorConnection {
                 Poll::Ready(Err(end)) => return Poll::Ready(end),
                 Poll::Ready(Ok(framed)) => {
                     self.connection.set_open(None);
+                    input = Input::Possible; // the handshake's last read may have left something
                     *stage = ConnectionStage::Open(
                         Box::new(ConnectionDriver::new(self.connection.clone(), framed)),
                         Instant::now(),
@@ -86,12 +88,13 @@ impl ReactorConnection {
         }
         let ConnectionStage::Open(driver, driven) = stage else { return Poll::Pending };
         let now = Instant::now();
-        if now - std::mem::replace(driven, now) > IDLE_MAX
-            && let Poll::Ready(end) = flatten_end(driver.poll_input(context))
-        {
-            return Poll::Ready(end);
+        if now - std::mem::replace(driven, now) > IDLE_MAX {
+            if let Poll::Ready(end) = flatten_end(driver.poll_input(context)) {
+                return Poll::Ready(end);
+            }
+            input = Input::Unknown;
         }
-        flatten_end(driver.try_poll(context))
+        flatten_end(driver.try_poll(input, context))
     }
 
     fn end(&self, stage: &mut ConnectionStage, end: &ClientDisconnect) {
@@ -108,9 +111,9 @@ impl ReactorConnection {
 }
 
 impl Driven for ReactorConnection {
-    fn poll(&self, time: &LocalTime, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(&self, input: Input, time: &LocalTime, context: &mut Context<'_>) -> Poll<()> {
         let mut stage = self.stage.lock();
-        self.drive_stage(&mut stage, time, context).map(|end| self.end(&mut stage, &end))
+        self.drive_stage(&mut stage, input, time, context).map(|end| self.end(&mut stage, &end))
     }
 
     fn has_pending(&self) -> bool {
@@ -177,8 +180,15 @@ impl Socket for RawStream {
         matches!(self, Self::Unix(_))
     }
 
+    fn reports_unread(&self) -> bool {
+        match self {
+            Self::Unix(_) | Self::Tcp(_) => true,
+            Self::Tls(_) => false, // it keeps bytes that it has read from the socket
+        }
+    }
+
     fn poll_send_with(
-        &self,
+        &mut self,
         _: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
         descriptor: BorrowedFd<'_>,

@@ -188,7 +188,7 @@ impl Drop for LeaseTable {
 impl ClientProcess {
     fn of_peer(stream: &UnixSocket) -> io::Result<Self> {
         // For a process that is not visible here, only the liveness pipe tells.
-        let (pid, _) = stream.peer()?;
+        let (pid, _) = stream.peer();
         let id = pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
         let process = pid.map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK)).transpose()?;
         #[expect(deprecated, reason = "its successor is unsafe, for descriptors that may change; an owned one stays")]

@@ -159,7 +159,7 @@ impl AsyncListener {
                 AcceptedConnection::Tls(with_keepalive(listener.accept().await?.0)?, tls.clone())
             }
             Self::Unix { listener, .. } => {
-                AcceptedConnection::Open(Stream::Unix(UnixSocket::new(listener.accept().await?.0)))
+                AcceptedConnection::Open(Stream::Unix(UnixSocket::new(listener.accept().await?.0)?))
             }
         })
     }

@@ -31,7 +31,7 @@ const DRAIN_BYTES_MAX: usize = 32 << 20;
 /// Most descriptors that wait to be sent; further ones are not leased.
 const OUTGOING_FDS_MAX: usize = 64;
 
-/// Bytes of one read where a descriptor may come.
+/// Bytes of one read where a descriptor may come; no other reads fewer into as much space.
 const READ_BYTES: usize = 64 << 10;
 /// Most buffers of one write that carries a descriptor.
 const PIECES_MAX: usize = 16;
@@ -50,6 +50,8 @@ pub struct Framed<S = Stream> {
     incoming_fds: VecDeque<Option<OwnedFd>>,
     /// Read buffer where descriptors may come: at a client, over a Unix socket; else empty.
     scratch: Box<[u8]>,
+    /// True if the last read has left nothing in a socket that reports what is left.
+    drained: bool,
 }
 
 impl<S: Socket> Framed<S> {
@@ -58,11 +60,13 @@ impl<S: Socket> Framed<S> {
         let takes = side == Side::Client && stream.takes_descriptors();
         let scratch = vec![0; if takes { READ_BYTES } else { 0 }].into();
         let (frames, out) = (Frames::new(side), WriteQueue::new());
-        Self { stream, frames, out, outgoing_fds: VecDeque::new(), incoming_fds: VecDeque::new(), scratch }
+        let (outgoing_fds, incoming_fds) = (VecDeque::new(), VecDeque::new());
+        Self { stream, frames, out, outgoing_fds, incoming_fds, scratch, drained: false }
     }
 
     /// Reads some bytes; 0 at the end.
     pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.drained = false;
         if let Some(landing) = self.frames.recv_space() {
             let mut into = ReadBuf::new(landing);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut into))?;
@@ -71,14 +75,25 @@ impl<S: Socket> Framed<S> {
             return Poll::Ready(Ok(count));
         }
         if self.scratch.is_empty() || self.frames.is_in_payload() {
-            return poll_read_buf(Pin::new(&mut self.stream), context, &mut self.frames.space());
+            let mut space = self.frames.space();
+            let room = space.remaining_mut().min(READ_BYTES);
+            let count = ready!(poll_read_buf(Pin::new(&mut self.stream), context, &mut space))?;
+            self.drained = count < room && self.scratch.is_empty() && self.stream.reports_unread();
+            return Poll::Ready(Ok(count));
         }
         let mut space = self.frames.space();
         let room = space.remaining_mut().min(self.scratch.len());
         let received = ready!(self.stream.poll_receive(context, &mut self.scratch[..room]))?;
+        // A read ends behind a descriptor, so more may follow it.
+        self.drained = received.count < room && received.descriptor.is_none() && self.stream.reports_unread();
         space.put_slice(&self.scratch[..received.count]);
         self.incoming_fds.extend(received.descriptor.map(Result::ok));
         Poll::Ready(Ok(received.count))
+    }
+
+    /// Returns whether the last read has left nothing in the socket; false if that is not known.
+    pub fn is_drained(&self) -> bool {
+        self.drained
     }
 
     /// Underlying socket.

@@ -32,9 +32,13 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin {
     /// Returns whether descriptors can travel over it.
     fn takes_descriptors(&self) -> bool;
 
+    /// Returns whether its owner is told again and again of bytes that were not read. Then a read
+    /// that did not fill its buffer need not be followed by one that finds nothing.
+    fn reports_unread(&self) -> bool;
+
     /// Writes some bytes, and a descriptor with the first of them.
     fn poll_send_with(
-        &self,
+        &mut self,
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
         descriptor: BorrowedFd<'_>,
@@ -93,7 +97,7 @@ impl Stream {
 
     /// Returns whether the peer is a process of this host with our user.
     pub fn is_of_our_user(&self) -> bool {
-        self.unix().is_some_and(|stream| stream.peer().is_ok_and(|(_, is_ours)| is_ours))
+        self.unix().is_some_and(|stream| stream.peer().1)
     }
 }
 
@@ -102,13 +106,17 @@ impl Socket for Stream {
         self.unix().is_some()
     }
 
+    fn reports_unread(&self) -> bool {
+        false // a runtime wakes a task once, after a read that found nothing
+    }
+
     fn poll_send_with(
-        &self,
+        &mut self,
         context: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
         descriptor: BorrowedFd<'_>,
     ) -> Poll<io::Result<usize>> {
-        let Some(stream) = self.unix() else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
+        let Self::Unix(stream) = self else { return Poll::Ready(Err(io::ErrorKind::Unsupported.into())) };
         stream.poll_send_with(context, pieces, descriptor)
     }
 
