@@ -1,5 +1,6 @@
 //! Server of a node: accepts connections within limits, and ends all of them when it stops.
 
+mod active_clients;
 mod admission;
 mod busy_poll;
 mod exported_segments;
@@ -17,8 +18,8 @@ mod workers;
 use crate::{
     Address, Listener, ServerLimits,
     server::{
-        admission::Admission, listener::AsyncListener, log_limiter::LogRateLimiter, recv_budget::RecvBudget,
-        server_connection::ServerState, session_cleanup::SessionCleanup,
+        active_clients::ActiveClients, admission::Admission, listener::AsyncListener, log_limiter::LogRateLimiter,
+        recv_budget::RecvBudget, server_connection::ServerState, session_cleanup::SessionCleanup,
     },
 };
 use client::Connector;
@@ -28,11 +29,11 @@ use std::{
     io,
     sync::{Arc, atomic::AtomicUsize},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
-    sync::{Semaphore, watch},
+    sync::watch,
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
@@ -94,7 +95,7 @@ pub fn serve_on(
     let (stop, stopping) = watch::channel(false);
     let cleanup = SessionCleanup::new(&node, connector);
     let (segments, live_sessions, token) = (node.segments(), Mutex::default(), token.clone());
-    let busy_polls = Arc::new(Semaphore::new(limits.busy_polls));
+    let clients = ActiveClients::new(Instant::now());
     let (log_limiter, recv_budget, waiting_bytes) =
         (LogRateLimiter::default(), RecvBudget::new(limits.arriving_bytes), AtomicUsize::new(0));
     let state = Arc::new(ServerState {
@@ -104,7 +105,7 @@ pub fn serve_on(
         live_sessions,
         token,
         limits,
-        busy_polls,
+        clients,
         stopping,
         log_limiter,
         recv_budget,

@@ -1,124 +1,83 @@
 //! Decides when the task of a connection busy-polls for the next request instead of sleeping.
 //!
-//! A wake-up takes longer than most requests. So where requests follow each other, as those of a
-//! program that makes file after file, the task polls the socket for a while. It never polls for
-//! long, never while others wait for its thread, and only on a few connections at a time.
+//! Whether it is worth it says a [`SpinPolicy`]. The task polls the socket without the runtime. It
+//! never does while other clients need the processors, and gives the thread to other tasks and
+//! sockets all the while.
 
-use crate::socket::stream::Stream;
+use crate::{
+    server::active_clients::{ActiveClients, CountedIn},
+    socket::stream::Stream,
+};
+use reactor::{SpinPolicy, SpinStep};
 use std::{
     io,
-    sync::Arc,
+    pin::pin,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
 
-/// A request that arrives within this time after the last reply follows it closely.
-const GAP_MAX: Duration = Duration::from_micros(250);
-/// Number of requests in close succession after which busy polling starts.
-const STREAK_MIN: u32 = 4;
-/// Limit of that number, which doubles each time that polling was in vain (if the other side is
-/// itself woken for each reply, for example).
-const STREAK_LIMIT: u32 = 4096;
-/// Number of requests that polling must catch to justify one in vain.
-const HITS_MIN: u32 = 16;
 /// Longest polling without a request: a few times a wake-up, for programs that do a little between
 /// two requests, as git and tar do. It costs at most that much processor time at the end of each
 /// burst.
 const SPIN_MAX: Duration = Duration::from_micros(200);
-/// Polling time after which the thread yields to other tasks.
-const YIELD_INTERVAL: Duration = Duration::from_millis(1);
-
-/// Next step when no request has come.
-#[derive(Debug, PartialEq)]
-enum PollStep {
-    /// Poll again.
-    Spin,
-    /// Poll again after other tasks had the thread.
-    Yield,
-    /// Sleep until woken.
-    Block,
-}
+/// Time for which a polling task has the thread to itself: a few dozen requests, so that looking at
+/// the other sockets and timers costs little, and less than they would notice.
+const YIELD_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Busy-polling state of one connection.
 #[derive(Debug)]
 pub struct BusyPoll {
-    /// Time since which nothing has come; `None` while there is work.
-    idle: Option<Instant>,
-    /// Number of requests in close succession.
-    streak: u32,
-    /// Number of requests in close succession that start polling.
-    threshold: u32,
-    /// Set while polling: its start (or last yield) and its permit.
-    spinning: Option<(Instant, OwnedSemaphorePermit)>,
+    policy: SpinPolicy,
+    /// Time since which the task has had the thread; `None` unless it polls.
+    since: Option<Instant>,
+    counted: CountedIn,
 }
 
 impl Default for BusyPoll {
     fn default() -> Self {
-        Self { idle: None, streak: 0, threshold: STREAK_MIN, spinning: None }
+        Self { policy: SpinPolicy::new(SPIN_MAX), since: None, counted: CountedIn::default() }
     }
 }
 
 impl BusyPoll {
     /// Notes that something has come.
-    pub fn on_input(&mut self, now: Instant) {
-        if let Some(idle) = self.idle.take() {
-            self.streak = if now - idle < GAP_MAX { self.streak + 1 } else { 0 };
-        }
+    pub fn on_input(&mut self, now: Instant, clients: &ActiveClients) {
+        self.policy.on_message(now);
+        clients.on_request(now, &mut self.counted);
     }
 
-    /// Notes that nothing has come. Calls `permit` to start polling; it returns `None` if enough
-    /// connections poll already.
-    fn on_idle(&mut self, now: Instant, permit: impl FnOnce() -> Option<OwnedSemaphorePermit>) -> PollStep {
-        let idle = *self.idle.get_or_insert(now);
-        if self.spinning.is_none() && self.streak >= self.threshold {
-            self.spinning = permit().map(|permit| (now, permit));
-            self.streak = if self.spinning.is_some() { 0 } else { self.streak };
-        }
-        match &mut self.spinning {
-            None => PollStep::Block,
-            Some(_) if now - idle >= SPIN_MAX => {
-                self.threshold =
-                    if self.streak >= HITS_MIN { STREAK_MIN } else { (self.threshold * 2).min(STREAK_LIMIT) };
-                self.stop();
-                PollStep::Block
-            }
-            Some((since, _)) if now - *since >= YIELD_INTERVAL => {
-                *since = now;
-                PollStep::Yield
-            }
-            Some(_) => PollStep::Spin,
-        }
+    /// Notes that nothing has come. `is_crowded`: other clients need the processors.
+    fn on_idle(&mut self, now: Instant, is_crowded: bool) -> SpinStep {
+        let step = self.policy.on_idle(now, is_crowded);
+        self.since = self.since.or(Some(now)).filter(|_| step == SpinStep::Spin);
+        step
     }
 
     /// Called when nothing has come: ready if the socket is to be read again, else the task will be
-    /// woken. It polls only with a semaphore in `permits`.
-    pub fn poll(
-        &mut self,
-        stream: &mut Stream,
-        permits: Option<&Arc<Semaphore>>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        let next = if let Some(permits) = permits {
-            self.on_idle(Instant::now(), || permits.clone().try_acquire_owned().ok())
-        } else {
-            self.stop();
-            PollStep::Block
-        };
-        match next {
-            PollStep::Block if stream.block()? => Poll::Ready(Ok(())), // the runtime watches it only now
-            PollStep::Block => Poll::Pending,
-            PollStep::Spin => Poll::Ready(stream.spin()),
-            PollStep::Yield => {
-                context.waker().wake_by_ref();
-                Poll::Pending
-            }
+    /// woken.
+    pub fn poll(&mut self, stream: &mut Stream, is_crowded: bool) -> Poll<io::Result<()>> {
+        match self.on_idle(Instant::now(), is_crowded) {
+            SpinStep::Spin => Poll::Ready(stream.spin()),
+            SpinStep::Sleep if stream.block()? => Poll::Ready(Ok(())), // the runtime watches it only now
+            SpinStep::Sleep => Poll::Pending,
         }
     }
 
-    /// Stops polling.
-    fn stop(&mut self) {
-        (self.streak, self.spinning) = (0, None);
+    /// Returns whether a task that polls has had the thread for long enough, also if requests come
+    /// all the time.
+    fn is_over(&mut self, now: Instant) -> bool {
+        let is_over = self.since.is_some_and(|since| now.saturating_duration_since(since) >= YIELD_INTERVAL);
+        if is_over {
+            self.since = Some(now);
+        }
+        is_over
+    }
+
+    /// Lets other tasks have the thread now and then: pending if they do now; the task is woken
+    /// after the runtime has looked at all sockets and timers.
+    pub fn poll_yield(&mut self, now: Instant, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_over(now) { pin!(yield_now()).poll(context) } else { Poll::Ready(()) }
     }
 }
 
@@ -126,69 +85,28 @@ impl BusyPoll {
 mod tests {
     use super::*;
 
-    const US: Duration = Duration::from_micros(1);
-
-    #[test]
-    fn who_asks_again_and_again_is_looked_for_and_who_pauses_is_waited_for() {
-        let permits = Arc::new(Semaphore::new(1));
-        let permit = || permits.clone().try_acquire_owned().ok();
-        let (mut busy, mut now) = (BusyPoll::default(), Instant::now());
-        for _ in 0..STREAK_MIN {
-            assert_eq!(busy.on_idle(now, permit), PollStep::Block);
-            now += 10 * US;
-            busy.on_input(now);
-        }
-        assert_eq!(busy.on_idle(now, permit), PollStep::Spin);
-        assert_eq!(busy.on_idle(now + SPIN_MAX / 2, permit), PollStep::Spin);
-        let mut other = BusyPoll { streak: STREAK_MIN, ..BusyPoll::default() };
-        assert_eq!(other.on_idle(now, permit), PollStep::Block, "there is room for one");
-        assert_eq!(busy.on_idle(now + SPIN_MAX, permit), PollStep::Block);
-        let mut other = BusyPoll { streak: STREAK_MIN, ..BusyPoll::default() };
-        assert_eq!(other.on_idle(now + SPIN_MAX, permit), PollStep::Spin);
-        busy.on_input(now + SPIN_MAX + US);
-        assert_eq!(busy.on_idle(now + SPIN_MAX + US, permit), PollStep::Block, "it begins anew");
+    fn polling() -> BusyPoll {
+        BusyPoll { policy: SpinPolicy::eager(SPIN_MAX), ..BusyPoll::default() }
     }
 
     #[test]
-    fn who_is_looked_for_in_vain_is_looked_for_less_and_less() {
-        let permits = Arc::new(Semaphore::new(1));
-        let (mut busy, mut now, mut spins) = (BusyPoll::default(), Instant::now(), Vec::new());
-        for request in 0..1000 {
-            // Each request comes after polling has stopped.
-            while busy.on_idle(now, || permits.clone().try_acquire_owned().ok()) == PollStep::Spin {
-                spins.push(request);
-                now += SPIN_MAX;
-            }
-            now += GAP_MAX * 5 / 6;
-            busy.on_input(now);
+    fn others_have_the_thread_now_and_then_though_requests_come_all_the_time() {
+        let (clients, mut now, mut busy) = (ActiveClients::new(Instant::now()), Instant::now(), polling());
+        let mut yields = 0;
+        for _ in 0..100 {
+            assert_eq!(busy.on_idle(now, false), SpinStep::Spin);
+            now += YIELD_INTERVAL / 10;
+            busy.on_input(now, &clients);
+            yields += u32::from(busy.is_over(now));
         }
-        assert_eq!(spins, [4, 13, 30, 63, 128, 257, 514]);
-        // Requests come as fast as they are polled for: no longer in vain.
-        busy.streak = busy.threshold;
-        for _ in 0..HITS_MIN {
-            assert_eq!(busy.on_idle(now, || permits.clone().try_acquire_owned().ok()), PollStep::Spin);
-            now += 10 * US;
-            busy.on_input(now);
-        }
-        assert_eq!(busy.on_idle(now, || None), PollStep::Spin);
-        assert_eq!(busy.on_idle(now + SPIN_MAX, || None), PollStep::Block);
-        assert_eq!(busy.threshold, STREAK_MIN);
+        assert_eq!(yields, 10);
     }
 
     #[test]
-    fn others_have_the_thread_now_and_then() {
-        let permits = Arc::new(Semaphore::new(1));
-        let (mut busy, mut now) = (BusyPoll { streak: STREAK_MIN, ..BusyPoll::default() }, Instant::now());
-        let (mut spins, mut yields) = (0, 0);
-        for _ in 0..1000 {
-            match busy.on_idle(now, || permits.clone().try_acquire_owned().ok()) {
-                PollStep::Spin => spins += 1,
-                PollStep::Yield => yields += 1,
-                PollStep::Block => panic!("requests come"),
-            }
-            now += 10 * US;
-            busy.on_input(now);
-        }
-        assert_eq!((spins, yields), (991, 9));
+    fn a_task_that_sleeps_has_no_thread_to_give() {
+        let (now, mut busy) = (Instant::now(), polling());
+        assert_eq!(busy.on_idle(now, false), SpinStep::Spin);
+        assert_eq!(busy.on_idle(now, true), SpinStep::Sleep, "others need the processors");
+        assert!(!busy.is_over(now + 10 * YIELD_INTERVAL));
     }
 }

@@ -9,6 +9,7 @@ pub use handshake::serve_connection;
 use crate::{
     ReplyResult, ServerLimits,
     server::{
+        active_clients::ActiveClients,
         busy_poll::BusyPoll,
         exported_segments::ExportedSegments,
         invalidation_queue::{InvalidationBatch, InvalidationQueue},
@@ -40,7 +41,7 @@ use std::{
 };
 use store::Segments;
 use tokio::{
-    sync::{Semaphore, mpsc::UnboundedReceiver, watch},
+    sync::{mpsc::UnboundedReceiver, watch},
     task::{AbortHandle, JoinSet, yield_now},
 };
 use wire::{
@@ -66,8 +67,7 @@ pub struct ServerState {
     pub live_sessions: Mutex<BTreeSet<Session>>,
     pub token: Token,
     pub limits: ServerLimits,
-    /// Permits of connections that busy-poll for their next request.
-    pub busy_polls: Arc<Semaphore>,
+    pub clients: ActiveClients,
     pub stopping: watch::Receiver<bool>,
     /// Rate limiter for log lines that any client can cause.
     pub log_limiter: LogRateLimiter,
@@ -212,26 +212,28 @@ impl ServerConnection {
             self.probe_closed();
             if !all_taken {
                 if written.is_pending() {
-                    ready!(self.poll_idle(context, true))?; // pending output stops reading; the socket wakes us
+                    ready!(self.poll_idle(true))?; // pending output stops reading; the socket wakes us
                 }
                 continue;
             }
-            let bytes = self.framed.frames.arriving_bytes();
-            ready!(self.recv_permit.poll(&self.state.recv_budget, bytes, Instant::now(), context))
+            let (bytes, now) = (self.framed.frames.arriving_bytes(), Instant::now());
+            ready!(self.busy_poll.poll_yield(now, context));
+            ready!(self.recv_permit.poll(&self.state.recv_budget, bytes, now, context))
                 .map_err(|RecvTimedOut| ServerDisconnect::Slow)?;
             match self.framed.poll_fill(context).map_err(ServerDisconnect::Broken)? {
                 Poll::Ready(0) => return Poll::Ready(Ok(ServerDisconnect::Left)),
-                Poll::Ready(_) => self.busy_poll.on_input(Instant::now()),
-                Poll::Pending => ready!(self.poll_idle(context, written.is_pending()))?,
+                Poll::Ready(_) => self.busy_poll.on_input(now, &self.state.clients),
+                Poll::Pending => ready!(self.poll_idle(written.is_pending()))?,
             }
         }
     }
 
     /// Called when nothing has come: busy-polls or waits. `is_stuck`: output is pending.
-    fn poll_idle(&mut self, context: &mut Context<'_>, is_stuck: bool) -> Poll<io::Result<()>> {
+    fn poll_idle(&mut self, is_stuck: bool) -> Poll<io::Result<()>> {
         // Waiting requests are tasks of their own, which busy polling might hold up.
         let may = !is_stuck && self.waits.is_empty() && self.exported.is_some();
-        self.busy_poll.poll(self.framed.stream_mut(), may.then_some(&self.state.busy_polls), context)
+        let is_crowded = !may || self.state.clients.count(Instant::now()) > self.state.limits.busy_polls;
+        self.busy_poll.poll(self.framed.stream_mut(), is_crowded)
     }
 
     fn send_ready_replies(&mut self, context: &mut Context<'_>) -> Result<(), ServerDisconnect> {
