@@ -21,17 +21,16 @@ use std::{
     fs::OpenOptions,
     io::{self, BufRead, Write},
     net::{IpAddr, Ipv4Addr},
-    num::NonZeroUsize,
     os::unix::fs::OpenOptionsExt,
     path::Path,
     sync::Arc,
     thread,
 };
 use tokio::{runtime, sync::watch};
-use transport::{Address, Identity, ListenError, Listener, Server, ServerLimits, serve_on};
+use transport::{Address, Identity, ListenError, Listener, Server, ServerLimits, serve_on, server_threads};
 use wire::handshake::Token;
 
-/// Upper limit of the threads that serve connections; below it, one for each processor.
+/// Upper limit of the threads that serve connections.
 const THREADS_MAX: usize = 16;
 /// Engine size of a node that only computes: the minimum, and none of it is ever touched.
 const ENGINE_BYTES_MIN: u64 = 16 << 20;
@@ -188,9 +187,8 @@ impl RunningNode {
         metrics: Option<MetricsListener>,
     ) -> Result<Self, Problem> {
         let cannot = |error: &dyn std::fmt::Display| Problem::new(format!("the node cannot serve: {error}"));
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).clamp(2, THREADS_MAX);
         let made = runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
+            .worker_threads(server_threads(THREADS_MAX))
             .thread_name("tidemill-node")
             .enable_all()
             .build();

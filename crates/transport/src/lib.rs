@@ -59,7 +59,7 @@ pub use reactor::{RESERVED_FDS, Reactor, ReservedFd, is_reserved};
 pub use remote::{Remote, dial::runtime};
 pub use server::{
     ServeError, Server,
-    limits::ServerLimits,
+    limits::{ServerLimits, server_threads},
     listener::{ListenError, Listener},
     serve, serve_on,
 };

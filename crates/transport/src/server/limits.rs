@@ -1,6 +1,6 @@
 //! Limits on the resources that connections may take of a server.
 
-use std::{thread, time::Duration};
+use std::{num::NonZeroUsize, thread, time::Duration};
 use wire::handshake::HANDSHAKE_WAIT;
 
 /// Limits on the resources that connections may take of a server.
@@ -43,11 +43,20 @@ pub struct ServerLimits {
     pub host_files: bool,
     /// Most sessions of one connection.
     pub sessions: usize,
-    /// Most connections of this host that may busy-poll for their next request at a time; each
-    /// takes a processor meanwhile.
+    /// Most clients that are active while connections of this host busy-poll for their next
+    /// request; each takes a processor meanwhile.
     pub busy_polls: usize,
-    /// Threads of the runtime that [`serve`](crate::serve) makes.
+    /// Threads of the runtime that [`serve`](crate::serve) makes: see [`server_threads`].
     pub threads: usize,
+}
+
+/// Number of threads that serve a node's connections: one for each processor, at most `most`. On
+/// two processors it is one: two would wake each other for requests, and leave none to clients.
+pub fn server_threads(most: usize) -> usize {
+    match thread::available_parallelism().map_or(1, NonZeroUsize::get) {
+        ..=2 => 1,
+        processors => processors.min(most),
+    }
 }
 
 impl Default for ServerLimits {
@@ -83,7 +92,7 @@ impl Default for ServerLimits {
             sessions: 1024,
             // Half of the processors; the others are for the clients. Zero on a single processor.
             busy_polls: thread::available_parallelism().map_or(0, |processors| processors.get() / 2),
-            threads: 2,
+            threads: server_threads(2),
         }
     }
 }
