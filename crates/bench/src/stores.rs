@@ -5,6 +5,7 @@ use base::Problem;
 use bytes::Bytes;
 use client::{Objects, RetryPolicy, objects::Condition};
 use placement::{FileId, Policy};
+use pool::Reactor;
 use std::{
     collections::HashMap,
     fs,
@@ -12,7 +13,6 @@ use std::{
     path::PathBuf,
     sync::Mutex,
 };
-use tokio::runtime::Runtime;
 use vfs::Vfs;
 use wire::{Attributes, Name, OpenFlags, Outcome, PLACEMENT, Refusal, RenameFrom, RenameMode, RenameTo, XattrMode};
 
@@ -78,8 +78,10 @@ fn refused<T>(path: &str, outcome: Outcome<T>) -> Result<T, Problem> {
     outcome.map_err(|refusal| Problem::new(format!("{path}: {refusal}")))
 }
 
+/// Pool over the client that programs have under the preload library and in Python: the thread that
+/// waits for a reply drives the connections.
 struct PoolStore {
-    runtime: Runtime,
+    reactor: Reactor,
     vfs: Vfs,
     objects: Objects,
     directories: Mutex<HashMap<String, Attributes>>,
@@ -87,10 +89,10 @@ struct PoolStore {
 
 impl PoolStore {
     fn open(file: &std::path::Path) -> Result<Self, Problem> {
-        let runtime = pool::runtime()?;
-        let client = runtime.block_on(pool::connect(file, RetryPolicy::default()))?;
+        let reactor = Reactor::new().map_err(|error| Problem::new(format!("connections cannot be polled: {error}")))?;
+        let client = pool::connect_with_reactor(&reactor, file, RetryPolicy::default())?;
         Ok(Self {
-            runtime,
+            reactor,
             objects: Objects::new(client.clone()),
             vfs: Vfs::new(client),
             directories: Mutex::default(),
@@ -98,7 +100,7 @@ impl PoolStore {
     }
 
     fn wait<T>(&self, path: &str, operation: impl Future<Output = Outcome<T>>) -> Result<T, Problem> {
-        refused(path, self.runtime.block_on(operation))
+        refused(path, self.reactor.block_on(operation))
     }
 
     /// Attributes of a directory; looked up once.
@@ -204,16 +206,16 @@ impl Store for PoolStore {
             return self.wait(key, self.objects.put(key.as_bytes(), value.clone(), Condition::Always)).map(drop);
         }
         let all: Vec<_> = keys.iter().map(|key| (key.as_bytes(), value.clone(), Condition::Always)).collect();
-        let put = self.runtime.block_on(self.objects.put_many(&all));
+        let put = self.reactor.block_on(self.objects.put_many(&all));
         keys.iter().zip(put).try_for_each(|(key, put)| refused(key, put).map(drop))
     }
 
     fn get_values(&self, keys: &[String], take: ByteSink<'_>) -> Result<(), Problem> {
         let got = if let [key] = keys {
-            vec![self.runtime.block_on(self.objects.get(key.as_bytes()))]
+            vec![self.reactor.block_on(self.objects.get(key.as_bytes()))]
         } else {
             let all: Vec<_> = keys.iter().map(String::as_bytes).collect();
-            self.runtime.block_on(self.objects.get_many(&all))
+            self.reactor.block_on(self.objects.get_many(&all))
         };
         keys.iter().zip(got).try_for_each(|(key, got)| take(&refused(key, got)?.into_bytes()))
     }
