@@ -12,7 +12,7 @@ use crate::{Client, OpenedInode, WalkedPath, call::Route};
 use placement::FileId;
 use wire::{
     Answer, Attributes, Command, Credentials, FoundEntry, Name, NewInode, NewKind, Object, OpenFlags, OpenNameAnswer,
-    OpenedFile, Outcome, Refusal, RemovalAnswer, TypedCommand,
+    OpenedFile, Outcome, Refusal, RemovalAnswer, RenameAnswer, RenameFrom, RenameMode, RenameTo, TypedCommand,
 };
 
 /// A path that was walked before.
@@ -85,6 +85,25 @@ impl Client {
                 Box::pin(self.unlink_across_partitions(hint.path.directory(), name)).await?;
             }
             None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Renames an entry within its directory. False, with nothing done, if the path no longer leads
+    /// there, or if one message is not enough.
+    pub async fn rename_at_hint(&self, hint: PathHint<'_>, from: &Name, to: &Name, mode: RenameMode) -> Outcome<bool> {
+        let directory = hint.path.directory();
+        let slots = [from, to].map(|name| self.slot(directory, name).partition());
+        if slots[0] != slots[1] {
+            return Ok(false);
+        }
+        let rename = |parent| {
+            let target = RenameTo { parent: self.slot(directory, to), name: to.clone() };
+            Command::rename(RenameFrom { parent, name: from.clone() }, target, mode)
+        };
+        match self.execute_at_hint(hint, from, rename).await? {
+            Some(RenameAnswer::Renamed(renamed)) => self.finish_rename(renamed).await,
+            Some(RenameAnswer::NeedsTransaction) | None => return Ok(false),
         }
         Ok(true)
     }

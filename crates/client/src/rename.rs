@@ -34,22 +34,28 @@ impl Client {
             .retry_plan(|| Object::entry(from.parent, &from.name), || self.rename_in_partition(&from, &to, mode))
             .await?
         {
-            Some(elsewhere) => {
-                self.update_ctimes(elsewhere).await;
+            Some(renamed) => {
+                self.finish_rename(renamed).await;
                 Ok(())
             }
             None => Box::pin(self.rename_across_partitions(&from, &to, mode)).await,
         }
     }
 
-    /// Renames if everything involved is in one partition, and returns the renamed inodes that are
-    /// in others. `None` if an intent is needed.
+    /// Does what a rename in one partition leaves to its client.
+    pub(crate) async fn finish_rename(&self, renamed: RenamedEntry) {
+        let RenamedEntry { deleted, remote: elsewhere } = renamed;
+        self.purge(deleted).await;
+        self.update_ctimes(elsewhere).await;
+    }
+
+    /// Renames if everything involved is in one partition. `None` if an intent is needed.
     async fn rename_in_partition(
         &self,
         from: &RenameFrom,
         to: &RenameTo,
         mode: RenameMode,
-    ) -> Outcome<Option<Vec<FileId>>> {
+    ) -> Outcome<Option<RenamedEntry>> {
         let (source, target) = (self.slot(from.parent, &from.name), self.slot(to.parent, &to.name));
         if source.partition() != target.partition() {
             return Ok(None);
@@ -57,10 +63,7 @@ impl Client {
         let from = RenameFrom { parent: source, name: from.name.clone() };
         let to = RenameTo { parent: target, name: to.name.clone() };
         match self.mutate(source.partition(), Command::rename(from, to, mode)).await? {
-            RenameAnswer::Renamed(RenamedEntry { deleted, remote: elsewhere }) => {
-                self.purge(deleted).await;
-                Ok(Some(elsewhere))
-            }
+            RenameAnswer::Renamed(renamed) => Ok(Some(renamed)),
             RenameAnswer::NeedsTransaction => Ok(None),
         }
     }

@@ -245,6 +245,9 @@ impl PosixProcess {
         };
         let taken = if mode == RenameMode::NoReplace { Errno::EXIST } else { Errno::BUSY };
         self.wait(async {
+            if self.rename_cached(&caller, (old, new), mode).await? {
+                return Ok(());
+            }
             let last_mode = self.name_mode(&caller);
             let (from, to) = match (
                 self.resolve_operand(&caller, old, last_mode).await?,
@@ -278,6 +281,36 @@ impl PosixProcess {
             let to = ResolvedPath { found: self.resolver(&caller).look_up(&to).await.ok(), ..to };
             Err(self.ancestor_error(&from, &to).await?.unwrap_or(Errno::ISDIR))
         })
+    }
+
+    /// Renames an entry within its directory in one message if the path cache knows the directory.
+    /// Returns whether that was done. What the node refuses is left to the slow path, which knows
+    /// the error that comes first.
+    async fn rename_cached(
+        &self,
+        caller: &Caller,
+        (old, new): (PathOperand<'_>, PathOperand<'_>),
+        mode: RenameMode,
+    ) -> Result<bool, Errno> {
+        let (PathOperand::Pool(old), PathOperand::Pool(new)) = (old, new) else { return Ok(false) };
+        let (Ok(Some((_, from, path))), Ok(Some((_, to, _)))) = (self.cached_path(old), self.cached_path(new)) else {
+            return Ok(false);
+        };
+        let traversal = caller.traversal_check(DirAccess::Remove, MODIFY_ANY);
+        let Some(traversal) = traversal.filter(|_| from.directory == to.directory) else { return Ok(false) };
+        let renamed = self.client.rename_at_hint(hint(&path, &traversal), &from.last, &to.last, mode).await;
+        match renamed.map_err(|refusal| crate::errno(&refusal)) {
+            Err(
+                Errno::NOENT
+                | Errno::EXIST
+                | Errno::ISDIR
+                | Errno::NOTDIR
+                | Errno::NOTEMPTY
+                | Errno::INVAL
+                | Errno::STALE,
+            ) => Ok(false),
+            renamed => renamed,
+        }
     }
 
     /// Makes the checks of rename(2) on names, which precede permissions. Returns the attributes of

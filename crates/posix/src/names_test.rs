@@ -272,6 +272,25 @@ fn a_rename_replaces_exchanges_or_moves_and_never_follows_a_symlink() {
 }
 
 #[test]
+fn a_rename_by_a_known_path_acts_where_the_path_leads_now() {
+    with_and_without_capabilities(|| {
+        let pool = pool_with_names();
+        let other = pool.another(None);
+        pool.mkdir("d");
+        pool.make("d/one", b"old");
+        pool.process.rename(operand("d/one"), operand("d/two"), REPLACE).unwrap();
+        other.rename(operand("d"), operand("away"), REPLACE).unwrap();
+        assert_eq!(pool.process.rename(operand("d/two"), operand("d/three"), REPLACE), Err(Errno::NOENT));
+        pool.mkdir("d");
+        pool.make("d/two", b"new");
+        pool.process.rename(operand("d/two"), operand("d/three"), REPLACE).unwrap();
+        assert_eq!((pool.text("d/three"), pool.text("away/two")), (b"new".to_vec(), b"old".to_vec()));
+        pool.process.rename(operand("d/three"), operand("away/three"), REPLACE).unwrap();
+        assert_eq!(pool.text("away/three"), b"new", "another directory");
+    });
+}
+
+#[test]
 fn a_directory_that_the_user_may_not_write_keeps_its_parent() {
     let pool = pool_with_names();
     pool.process.chmod(at("full/sub"), 0o555, NONE).unwrap();
