@@ -141,7 +141,7 @@ impl Client {
     }
 
     fn is_local(&self, node: NodeId) -> bool {
-        self.router().nodes.connection(node).is_some_and(|connection| connection.is_on_local_host())
+        self.router().nodes.connection(node).is_some_and(Connection::is_on_local_host)
     }
 
     /// Probes the open with this lease after a copy of its descriptor was closed, and closes the

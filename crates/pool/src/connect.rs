@@ -49,14 +49,16 @@ impl PoolSecret {
 #[derive(Debug)]
 pub struct PoolConnector {
     secret: PoolSecret,
-    /// What drives the connections, if that is the thread that waits, and how they are configured.
-    reactor: Option<(Reactor, fn(Remote) -> Remote)>,
+    /// What drives the connections, if that is the thread that waits.
+    reactor: Option<Reactor>,
+    /// True for a process that may be [short-lived](Remote::short_lived).
+    short_lived: bool,
 }
 
 impl PoolConnector {
     /// A connector whose connections are driven by the threads of this process.
     pub fn new(secret: PoolSecret) -> Self {
-        Self { secret, reactor: None }
+        Self { secret, reactor: None, short_lived: false }
     }
 
     /// These nodes, and all that the map of their pool names.
@@ -67,10 +69,11 @@ impl PoolConnector {
     }
 
     fn connection(&self, node: &NodeEntry) -> Result<Arc<dyn Connection>, Problem> {
-        Ok(match &self.reactor {
-            None => Arc::new(self.secret.remote(node)?),
-            Some((reactor, configure)) => Arc::new(configure(self.secret.remote_with_reactor(reactor, node)?)),
-        })
+        let remote = match &self.reactor {
+            None => self.secret.remote(node)?,
+            Some(reactor) => self.secret.remote_with_reactor(reactor, node)?,
+        };
+        Ok(Arc::new(if self.short_lived { remote.short_lived() } else { remote }))
     }
 }
 
@@ -125,25 +128,25 @@ pub fn connect_short_lived(path: &Path, retry_policy: RetryPolicy) -> Result<(Cl
         errno: Errno::from_io_error(&error).unwrap_or(Errno::MFILE),
         problem: Problem::new(format!("the connections cannot be polled: {error}")),
     })?;
-    Ok((connect_to(&reactor, path, retry_policy, Remote::short_lived)?, reactor))
+    Ok((connect_to(&reactor, path, retry_policy, true)?, reactor))
 }
 
 /// Like [`connect_short_lived`] with an existing reactor, for a long-lived process that may use
 /// several pools.
 pub fn connect_with_reactor(reactor: &Reactor, path: &Path, retry_policy: RetryPolicy) -> Result<Client, ConnectError> {
-    connect_to(reactor, path, retry_policy, |remote| remote)
+    connect_to(reactor, path, retry_policy, false)
 }
 
 fn connect_to(
     reactor: &Reactor,
     path: &Path,
     retry_policy: RetryPolicy,
-    configure: fn(Remote) -> Remote,
+    short_lived: bool,
 ) -> Result<Client, ConnectError> {
     let file = PoolFile::load(path)?;
     let nodes = || {
-        let connector = PoolConnector { secret: file.secret(path)?, reactor: Some((reactor.clone(), configure)) };
-        connector.nodes(&file.nodes)
+        let secret = file.secret(path)?;
+        PoolConnector { secret, reactor: Some(reactor.clone()), short_lived }.nodes(&file.nodes)
     };
     let nodes = nodes().map_err(|problem| ConnectError { errno: Errno::INVAL, problem })?;
     reactor.block_on(Client::connect_all(nodes, retry_policy)).map_err(|refusal| {
