@@ -10,11 +10,13 @@ use bytes::Bytes;
 use node::{Node, NodeSettings, ReplyFuture};
 use placement::{Epoch, FileId, NodeId, PartitionEntry, PartitionMap};
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 use store::ModelEngine;
-use wire::{Answer, Body, OpenFlags, Outcome, PLACEMENT, Recall, Refusal, Request, Session, XattrMode};
+use wire::{
+    Answer, Body, LeaseStatus, OpenFlags, OpenLeaseId, Outcome, PLACEMENT, Recall, Refusal, Request, Session, XattrMode,
+};
 
 /// Enough directories that each node has some.
 const DIRECTORIES: usize = 40;
@@ -383,6 +385,46 @@ async fn a_client_that_knows_one_node_finds_the_others_in_the_map() {
     assert!(nodes.iter().all(|node| node.usage().stripes > 0));
     let refused = connect(2).await.unwrap_err().to_string();
     assert!(refused.contains("no connection to its node 2"), "{refused}");
+}
+
+/// A connection to a node that answers probes of any lease: the open of this file in this session
+/// has ended, and the file's node has to be told.
+#[derive(Debug)]
+struct EndedOpen(InProcessConnection, Arc<OnceLock<(FileId, Session)>>);
+
+impl Connection for EndedOpen {
+    fn call(&self, request: Request) -> ReplyFuture {
+        match (&request.body, self.1.get()) {
+            (Body::ProbeLease { .. }, Some((file, session))) => {
+                let (file, session) = (*file, *session);
+                ReplyFuture::ready(Ok(Answer::LeaseStatus(LeaseStatus::EndedRemote { file, session })))
+            }
+            _ => self.0.call(request),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_open_that_was_made_before_a_connection_broke_ends_with_its_descriptor() {
+    let (pool, ended) = (Pool::of(2), Arc::new(OnceLock::new()));
+    let [one, two] = pool.nodes() else { panic!("two were asked for") };
+    let first: Arc<dyn Connection> = Arc::new(EndedOpen(direct(one), ended.clone()));
+    let links = [(NodeId(1), first), way(2, two)].into_iter().collect();
+    let (fs, healthy) = (TestFs(Client::connect_all(links, IMPATIENT).await.unwrap()), pool.client().await);
+    let at_two = directories(&fs).await.into_iter().find(|directory| home(*directory, 2) == 2).unwrap();
+    let file = fs.create(at_two, b"f", 0o600, OWNER, OpenFlags::READ).await.unwrap().0.file;
+    let before = fs.session_state();
+    ended.set((file, before.id)).unwrap();
+    fs.begin_next_session(&before).await.unwrap();
+    assert_ne!(fs.session(), before.id);
+    let is_shared = || async {
+        let shared = (*healthy).open(file, OpenFlags::READ).await.unwrap().shared;
+        (*healthy).close_file(file).await.unwrap();
+        shared
+    };
+    assert!(is_shared().await);
+    assert!(!fs.probe_lease(OpenLeaseId::new(NodeId(1), 1).unwrap()).await.unwrap());
+    assert!(!is_shared().await);
 }
 
 /// A connection whose first hello is answered with the map of a time when the pool had one node.

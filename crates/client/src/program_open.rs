@@ -154,8 +154,8 @@ impl Client {
                 Ok(false)
             }
             LeaseStatus::EndedRemote { file, session } => {
-                if session == self.session() {
-                    self.close_file(file).await?;
+                if let Some(own) = self.own_session(session) {
+                    self.in_session(own).close_file(file).await?;
                 }
                 Ok(false)
             }

@@ -27,7 +27,16 @@ impl Client {
         self.in_session(self.session_state())
     }
 
-    fn in_session(&self, state: Arc<SessionState>) -> Self {
+    /// The session of this client with this id: the current one, or an earlier one.
+    pub(crate) fn own_session(&self, id: Session) -> Option<Arc<SessionState>> {
+        let current = self.session_state();
+        if current.id == id {
+            return Some(current);
+        }
+        self.router().earlier_sessions.lock().iter().find(|state| state.id == id).cloned()
+    }
+
+    pub(crate) fn in_session(&self, state: Arc<SessionState>) -> Self {
         self.with_options(CallOptions { session: Some(state), ..self.options.clone() })
     }
 

@@ -3,7 +3,7 @@
 
 use placement::{FileId, NodeId, PartitionEntry, PartitionId, PartitionMap};
 use serde::{Serialize, de::DeserializeOwned};
-use std::{ffi::OsStr, fmt::Debug, os::unix::ffi::OsStrExt};
+use std::{collections::BTreeMap, ffi::OsStr, fmt::Debug, os::unix::ffi::OsStrExt};
 use wire::{HostFile, LockStyle, Name, StripeRuns, Timestamp};
 
 /// Encodes a value, and decodes it as another type of the same shape.
@@ -40,7 +40,7 @@ fn runs_of_stripes_that_touch_overlap_or_are_empty_are_not_read() {
     runs.insert(u64::MAX - 1, u64::MAX);
     kept(&runs);
     let as_read = |runs: &[(u64, u64)]| {
-        let runs: std::collections::BTreeMap<u64, u64> = runs.iter().copied().collect();
+        let runs: BTreeMap<u64, u64> = runs.iter().copied().collect();
         reread::<StripeRuns>(&runs)
     };
     assert!(as_read(&[(0, 3), (4, 5)]).is_some());
@@ -61,7 +61,7 @@ fn moments_and_ranges_of_locks_that_cannot_be_are_not_read() {
 
 #[test]
 fn a_map_with_an_impossible_number_of_partitions_is_not_read() {
-    let entries = |count| vec![PartitionEntry::first(NodeId(1)); count];
+    let entries = |count| (vec![PartitionEntry::first(NodeId(1)); count], BTreeMap::<NodeId, String>::new());
     assert!(reread::<PartitionMap>(&entries(64)).is_some());
     assert_eq!(reread::<PartitionMap>(&entries(63)), None);
     assert_eq!(reread::<PartitionMap>(&entries(0)), None);
