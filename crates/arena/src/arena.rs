@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,15 +16,14 @@ use base::ByteSize;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use store::{
-    Engine, EngineError, EngineUsage, Extents, FreedHook, Generation, LeaseNumber, PlaceholderHandle, PlaceholderKind,
-    Segments, StripeKey,
+    Engine, EngineError, EngineUsage, Extents, FreedHook, Generation, Placeholders, SharedMemory, StoreCompletion,
+    StripeKey, StripeScan, StripeSnapshot, StripeStore,
 };
 
 use crate::PAGE_BYTES;
 use crate::block::BlockPool;
 use crate::extents::Slots;
-use crate::placeholder::create_placeholder;
-use crate::segments::SharedArena;
+use crate::scan::ArenaScan;
 use crate::stripe::{Stripe, StripeWrite};
 
 /// Shards of the index: many more than a node has threads, so two threads rarely want the same one.
@@ -75,15 +73,16 @@ pub enum ArenaError {
 
 /// An in-memory engine for stripes.
 pub struct Arena {
-    pool: Arc<BlockPool>,
-    stripe_bytes: u32,
-    shards: Vec<Shard>,
+    pub(crate) pool: Arc<BlockPool>,
+    pub(crate) stripe_bytes: u32,
+    shards: Arc<[Shard]>,
     stripes: AtomicU64,
     /// Extent files; `None` if they were not requested or could not be set up.
     extents: Option<Arc<Slots>>,
 }
 
-type Shard = RwLock<HashMap<StripeKey, Arc<Stripe>>>;
+/// A shard of the index.
+pub type Shard = RwLock<HashMap<StripeKey, Arc<Stripe>>>;
 
 impl Arena {
     /// Creates an empty arena. Takes address space, not memory.
@@ -111,10 +110,7 @@ impl Arena {
     }
 
     fn shard(&self, key: StripeKey) -> &Shard {
-        // Fibonacci hashing (Knuth): multiplying by 2^64 / golden ratio spreads neighbours; the
-        // upper bits are the best mixed.
-        let mixed = key.file.0.wrapping_add(key.stripe.0.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.shards[(mixed >> 58) as usize]
+        &self.shards[(key.mixed() >> 58) as usize]
     }
 
     fn find(&self, key: StripeKey) -> Option<Arc<Stripe>> {
@@ -159,12 +155,10 @@ impl Arena {
     }
 }
 
-impl Engine for Arena {
-    fn stripe_bytes(&self) -> u32 {
-        self.stripe_bytes
-    }
-
-    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
+/// The operations of a store in memory, whose results need no completion.
+impl Arena {
+    /// Writes, as [`StripeStore::write`] does, at once.
+    pub fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
         let end = u64::from(offset) + data.len() as u64;
         if end > u64::from(self.stripe_bytes) {
             return Err(EngineError::TooLong { key, end, limit: self.stripe_bytes });
@@ -177,13 +171,15 @@ impl Engine for Arena {
         done
     }
 
-    fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
+    /// Reads, as [`StripeStore::read`] does, at once.
+    pub fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
         let Some(stripe) = self.find(key) else { return Ok(Bytes::new()) };
         let view = stripe.lock().map(|mut state| state.read(offset, len));
         Ok(view.unwrap_or_default())
     }
 
-    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+    /// Truncates, as [`StripeStore::truncate`] does, at once.
+    pub fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
         loop {
             let Some(stripe) = self.find(key) else {
                 if self.insert(key, Stripe::truncated(generation)) {
@@ -202,7 +198,8 @@ impl Engine for Arena {
         }
     }
 
-    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
+    /// Fills with zeros, as [`StripeStore::zero`] does, at once.
+    pub fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
         let (top, range) = (top_order(self.stripe_bytes), offset..offset.saturating_add(len));
         loop {
             let Some(stripe) = self.find(key) else {
@@ -222,7 +219,8 @@ impl Engine for Arena {
         }
     }
 
-    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+    /// Extends, as [`StripeStore::extend`] does, at once.
+    pub fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
         if len > self.stripe_bytes {
             return Err(EngineError::TooLong { key, end: len.into(), limit: self.stripe_bytes });
         }
@@ -241,20 +239,65 @@ impl Engine for Arena {
         }
     }
 
-    fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
+    /// Removes, as [`StripeStore::remove`] does, at once.
+    pub fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
         if let Some(stripe) = self.remove_entry(key) {
             drop(stripe.remove());
         }
         Ok(())
     }
 
-    fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError> {
+    /// Frees unused space, as [`StripeStore::shrink_to_fit`] does, at once.
+    pub fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError> {
         let Some(stripe) = self.find(key) else { return Ok(()) };
         let freed = stripe.lock().is_some_and(|mut state| state.shrink_to_fit());
         if freed {
             self.pool.notify();
         }
         Ok(())
+    }
+}
+
+impl StripeStore for Arena {
+    fn stripe_bytes(&self) -> u32 {
+        self.stripe_bytes
+    }
+
+    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &Bytes) -> StoreCompletion<()> {
+        self.write(key, generation, offset, data).into()
+    }
+
+    fn read(&self, key: StripeKey, offset: u32, len: u32) -> StoreCompletion<Bytes> {
+        self.read(key, offset, len).into()
+    }
+
+    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> StoreCompletion<()> {
+        self.truncate(key, generation, len).into()
+    }
+
+    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> StoreCompletion<()> {
+        self.zero(key, generation, offset, len).into()
+    }
+
+    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> StoreCompletion<()> {
+        self.extend(key, generation, len).into()
+    }
+
+    fn remove(&self, key: StripeKey) -> StoreCompletion<()> {
+        self.remove(key).into()
+    }
+
+    fn shrink_to_fit(&self, key: StripeKey) -> StoreCompletion<()> {
+        self.shrink_to_fit(key).into()
+    }
+
+    fn snapshot(&self, key: StripeKey) -> StoreCompletion<Option<StripeSnapshot>> {
+        let stripe = self.find(key);
+        Ok(stripe.and_then(|stripe| stripe.lock().map(|mut state| state.snapshot()))).into()
+    }
+
+    fn scan(&self) -> Box<dyn StripeScan> {
+        Box::new(ArenaScan::new(Arc::clone(&self.shards)))
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
@@ -275,24 +318,26 @@ impl Engine for Arena {
         self.pool.peak()
     }
 
+    fn on_freed(&self, hook: FreedHook) {
+        self.pool.set_hook(hook);
+    }
+}
+
+impl Engine for Arena {
+    fn stripes(self: Arc<Self>) -> Arc<dyn StripeStore> {
+        self
+    }
+
+    fn shared_memory(self: Arc<Self>) -> Option<Arc<dyn SharedMemory>> {
+        Some(self)
+    }
+
     fn extents(&self) -> Option<Arc<dyn Extents>> {
         self.extents.clone().map(|slots| slots as Arc<dyn Extents>)
     }
 
-    fn segments(&self) -> Option<Arc<dyn Segments>> {
-        Some(Arc::new(SharedArena { pool: self.pool.clone(), top: top_order(self.stripe_bytes) }))
-    }
-
-    fn create_placeholder(
-        &self,
-        kind: PlaceholderKind,
-        lease: LeaseNumber,
-    ) -> io::Result<(OwnedFd, Box<dyn PlaceholderHandle>)> {
-        create_placeholder(self.pool.backing().tmpfs(), kind, lease)
-    }
-
-    fn on_freed(&self, hook: FreedHook) {
-        self.pool.set_hook(hook);
+    fn placeholders(self: Arc<Self>) -> Option<Arc<dyn Placeholders>> {
+        Some(self)
     }
 }
 
@@ -306,7 +351,7 @@ impl fmt::Debug for Arena {
 }
 
 /// Returns the order of a block for a full-length stripe.
-fn top_order(stripe_bytes: u32) -> u8 {
+pub fn top_order(stripe_bytes: u32) -> u8 {
     u8::try_from((stripe_bytes / PAGE_BYTES).trailing_zeros()).expect("at most 32")
 }
 

@@ -459,7 +459,7 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
     use std::sync::Arc;
-    use store::{Engine, Extents, FallocateMode, Generation, ModelEngine, Slot, StripeKey};
+    use store::{Engine, Extents, FallocateMode, Generation, ModelEngine, Slot, StripeKey, StripeStore};
 
     /// An unprivileged user.
     const NOBODY: u32 = 65_534;
@@ -468,13 +468,13 @@ mod tests {
 
     /// If a tmpfs can be created neither here nor in a user namespace, there is nothing to test,
     /// and the model replaces the arena.
-    fn with_extents(bytes: u64) -> Box<dyn Engine> {
+    fn with_extents(bytes: u64) -> Arc<dyn Engine> {
         let arena = Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(bytes) }).unwrap();
         if arena.extents().is_some() {
-            return Box::new(arena);
+            return Arc::new(arena);
         }
         println!("the model replaces the arena");
-        Box::new(ModelEngine::with_extents(bytes, 1 << 16))
+        Arc::new(ModelEngine::with_extents(bytes, 1 << 16))
     }
 
     #[test]

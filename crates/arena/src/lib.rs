@@ -5,7 +5,8 @@
 //! touched once is reused, most recently freed first. The modules:
 //!
 //! ```text
-//! arena           the sharded index of stripes; the Engine trait
+//! arena           the sharded index of stripes; the traits StripeStore and Engine
+//! scan            a walk over all stripes
 //! stripe          one stripe: generation, length, block; grow, write in place or copy
 //! block           the block pool: blocks and views; all unsafe access to the arena's memory
 //! backing         the memory: nameless files, written by pwrite, read through mappings
@@ -63,6 +64,7 @@ mod open_probe;
 mod page_size;
 mod placeholder;
 mod recv_buffer;
+mod scan;
 mod segments;
 mod sparse;
 mod stripe;

@@ -4,8 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, memfd_create, open};
-use store::{Access, LeaseNumber, PlaceholderHandle, PlaceholderKind};
+use store::{Access, LeaseNumber, PlaceholderHandle, PlaceholderKind, Placeholders};
 
+use crate::Arena;
 use crate::open_probe;
 use crate::tmpfs::Tmpfs;
 
@@ -22,8 +23,18 @@ impl PlaceholderHandle for ProbeFd {
     }
 }
 
+impl Placeholders for Arena {
+    fn create_placeholder(
+        &self,
+        kind: PlaceholderKind,
+        lease: LeaseNumber,
+    ) -> io::Result<(OwnedFd, Box<dyn PlaceholderHandle>)> {
+        create_placeholder(self.pool.backing().tmpfs(), kind, lease)
+    }
+}
+
 /// Creates a placeholder. Returns the descriptor for the program and the node's handle.
-pub fn create_placeholder(
+fn create_placeholder(
     tmpfs: Option<&Tmpfs>,
     kind: PlaceholderKind,
     lease: LeaseNumber,

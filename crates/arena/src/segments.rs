@@ -1,23 +1,16 @@
 //! The arena's memory as shared-memory segments, for processes that map it.
 
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
-use store::{RecvBuffer, SegmentPosition, Segments, WriteSegment};
+use store::{RecvBuffer, SegmentPosition, SharedMemory, WriteSegment};
 
-use crate::block::BlockPool;
+use crate::Arena;
+use crate::arena::top_order;
 use crate::recv_buffer::RecvBlock;
 use crate::write_segment::WriterHandle;
 
-/// The segments of a block pool with blocks of at most order `top`.
-pub struct SharedArena {
-    pub pool: Arc<BlockPool>,
-    pub top: u8,
-}
-
-impl Segments for SharedArena {
+impl SharedMemory for Arena {
     fn lengths(&self) -> Vec<u64> {
         self.pool.backing().lengths().collect()
     }
@@ -44,17 +37,11 @@ impl Segments for SharedArena {
     }
 
     fn create_write_segment(&self) -> io::Result<Box<dyn WriteSegment>> {
-        Ok(Box::new(WriterHandle::new(&self.pool, self.top)?))
+        Ok(Box::new(WriterHandle::new(&self.pool, top_order(self.stripe_bytes))?))
     }
 
     fn recv_buffer(&self, length: u32) -> Option<Box<dyn RecvBuffer>> {
-        Some(Box::new(RecvBlock::new(&self.pool, length, self.top)?))
-    }
-}
-
-impl fmt::Debug for SharedArena {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("SharedArena").field("lengths", &self.lengths()).finish()
+        Some(Box::new(RecvBlock::new(&self.pool, length, top_order(self.stripe_bytes))?))
     }
 }
 
@@ -63,25 +50,23 @@ mod tests {
     use crate::{Arena, ArenaOptions};
     use placement::{FileId, StripeNo};
     use std::{fs::File, os::unix::fs::FileExt};
-    use store::{Engine, Generation, StripeKey};
+    use store::{Generation, SharedMemory, StripeKey};
 
     #[test]
     fn the_bytes_of_a_view_are_at_its_position_in_a_read_only_segment() {
         let arena = Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(8 << 20) }).unwrap();
-        let segments = arena.segments().unwrap();
-        let files: Vec<_> =
-            (0..).zip(segments.lengths()).map(|(at, _)| File::from(segments.open(at).unwrap())).collect();
+        let files: Vec<_> = (0..).zip(arena.lengths()).map(|(at, _)| File::from(arena.open(at).unwrap())).collect();
         for stripe in 0..40_u8 {
             let key = StripeKey { file: FileId(7), stripe: StripeNo(stripe.into()) };
             arena.write(key, Generation(0), 0, &vec![stripe; 50_000]).unwrap();
             let view = arena.read(key, 10_000, 40_000).unwrap();
-            let place = segments.locate(&view[5..]).unwrap();
+            let place = arena.locate(&view[5..]).unwrap();
             let mut there = vec![0xff; 39_995];
             files[place.segment as usize].read_exact_at(&mut there, place.offset).unwrap();
             assert_eq!(there, vec![stripe; 39_995]);
         }
         assert!(files.iter().all(|file| file.write_at(b"x", 0).is_err()), "they are for reading only");
-        assert_eq!(segments.locate(b"elsewhere"), None);
-        assert_eq!(segments.locate(&[]), None);
+        assert_eq!(arena.locate(b"elsewhere"), None);
+        assert_eq!(arena.locate(&[]), None);
     }
 }

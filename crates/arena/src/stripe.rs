@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
-use store::{EngineError, Generation, StripeKey};
+use store::{EngineError, Generation, StripeEntry, StripeKey, StripeSnapshot};
 
 use crate::PAGE_BYTES;
 use crate::block::{Block, BlockPool};
@@ -149,6 +149,16 @@ impl StripeState {
             Some(block) if start < end => block.view(start, end),
             _ => Bytes::new(),
         }
+    }
+
+    /// The generation and all bytes.
+    pub fn snapshot(&mut self) -> StripeSnapshot {
+        StripeSnapshot { generation: self.seen, content: self.read(0, u32::MAX) }
+    }
+
+    /// The entry of a scan.
+    pub fn entry(&self, key: StripeKey) -> StripeEntry {
+        StripeEntry { key, generation: self.seen, length: self.len }
     }
 
     /// Truncates to `len` bytes. Also returns whether pages were freed immediately.

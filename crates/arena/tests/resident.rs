@@ -5,7 +5,7 @@
 
 use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
-use store::{Engine, Generation, StripeKey};
+use store::{Generation, StripeKey, StripeStore};
 
 const MIB: u64 = 1 << 20;
 /// Memory beside the arena's capacity: a huge page at each end (4 MiB), the index of the test's

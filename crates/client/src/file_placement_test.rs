@@ -18,7 +18,7 @@ use std::{
     },
     time::Duration,
 };
-use store::{Engine, ModelEngine, StripeKey};
+use store::{Engine, ModelEngine, StripeKey, StripeStore};
 use wire::{
     AllocateMode, Changes, Extent, Kind, LOCATE, OpenFlags, Outcome, PLACEMENT, Refusal, RenameMode, Request,
     STRIPE_SIZE, SeekTo, Session, XattrMode, codec::ProgramFd,

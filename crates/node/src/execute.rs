@@ -13,7 +13,7 @@ use bytes::Bytes;
 use partition::{Applied, CommandCaller, Effects, EntryBody, Invalidation, LogEntry, Partition};
 use placement::{FileId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
-use store::{Engine, EngineError};
+use store::{EngineError, StripeStore};
 use wire::{
     Answer, Command, Content, Credentials, Extent, FoundObject, Object, OpenedFile, Outcome, RangeContent, Recall,
     Refusal, RequestId, Session,
@@ -148,7 +148,7 @@ impl Node {
     /// finds no space.
     fn admit(&self, call: &mut CommandCall) -> Result<CommandAdmission<'_>, EngineFull> {
         let oversized = call.command.as_ref().and_then(|command| self.refuse_oversized(command));
-        if let Err(refusal) = oversized.map_or_else(|| self.write_first_stripe(call), |refusal| Ok(Err(refusal)))? {
+        if let Some(refusal) = oversized {
             return Ok(CommandAdmission::Answered(Err(refusal)));
         }
         let Some(mut partition) = self.partitions.lock(call.partition) else {
@@ -399,7 +399,7 @@ fn uses_extent(answer: &Outcome<Answer>, extent: Extent) -> bool {
 }
 
 /// Reserves space. Returns `Some` refusal if the engine failed.
-fn reserve(engine: &dyn Engine, wanted: u64) -> Result<Option<Refusal>, EngineFull> {
+fn reserve(engine: &dyn StripeStore, wanted: u64) -> Result<Option<Refusal>, EngineFull> {
     if wanted == 0 {
         return Ok(None);
     }

@@ -9,6 +9,7 @@
 //! - `execute`: commands for a partition, with space reserved before each
 //! - `reply_future`: an answer that is ready, or the future of one
 //! - `partitions`: the local partitions, which are the node's share of the pool's
+//! - `stripes`: bytes of one stripe, of an engine that may be slow
 //! - `object`: object operations: bytes, path walks, removal of the stripes of deleted files
 //! - `host_files`: bytes of bound files, read from files of the host
 //! - `settings`: settings of a node
@@ -49,13 +50,14 @@
 //!   leases
 //!
 //! Invariants:
-//! - A request is answered at once, unless it must wait for space, for a file lock or for
-//!   cache-invalidation acks. A request that waits for space is woken when space is freed, and is
-//!   refused with [`wire::Refusal::NoSpace`] after [`NodeSettings::space_wait`]. Dropping its
-//!   future leaves nothing behind.
+//! - A request is answered at once, unless it must wait for a slow engine, for space, for a file
+//!   lock or for cache-invalidation acks. A request that waits for space is woken when space is
+//!   freed, and is refused with [`wire::Refusal::NoSpace`] after [`NodeSettings::space_wait`].
+//!   Dropping its future leaves nothing behind.
 //! - Commands that remove something never wait for space.
 //! - No lock of a partition is held while bytes are copied, host files are read, or the engine
-//!   frees space.
+//!   completes an operation or frees space. Submitting one under the lock orders it before later
+//!   ones on that stripe.
 //!
 //! A node knows neither paths nor open files: `vfs` does. It needs no async runtime.
 #![forbid(unsafe_code)]
@@ -86,6 +88,7 @@ mod session_index;
 mod settings;
 mod space;
 mod strays;
+mod stripes;
 mod subscriber;
 mod subscriber_index;
 mod subscriber_set;

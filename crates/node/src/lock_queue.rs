@@ -157,7 +157,7 @@ impl Node {
             match self.try_lock(&request, ticket.number) {
                 Ok(outcome) => return outcome,
                 Err(LockBlocked::Full(_)) => {
-                    let attempt = |_: &Self| match self.try_lock(&request, ticket.number) {
+                    let attempt = || match self.try_lock(&request, ticket.number) {
                         Err(LockBlocked::Full(full)) => Err(full),
                         Err(LockBlocked::Taken) => Ok(None),
                         Ok(outcome) => Ok(Some(outcome)),

@@ -5,7 +5,7 @@ use crate::{
     background::BackgroundWork,
     clock,
     demotion::DemotionQueue,
-    execute::{CommandCall, refusal_from},
+    execute::CommandCall,
     extent_ops::{AppendLocks, ExtentCall},
     extents::ExtentSlots,
     host_files::HostFiles,
@@ -30,18 +30,14 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
 };
-use store::{Engine, EngineError, Generation, Segments, StripeKey};
+use store::{Engine, PendingOperation, Placeholders, SharedMemory, StoreCompletion, StripeKey, StripeStore};
 use tokio::sync::Notify;
 use wire::{
     Answer, Body, Command, Extent, Failure, HelloReply, Object, OpenFlags, Outcome, Refusal, Request, Session,
-    SpaceUsage, StripeAction,
+    SpaceUsage,
 };
 
-/// Interval between retries of a request that waits for space while a kernel still uses extents of
-/// removed files: that kernel does not announce when it lets go of them.
-const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Bits that count the sessions of one second. The bits above hold the start time, so that a
 /// restarted node does not reuse a session of its earlier run.
 const SESSIONS_BITS: u32 = 16;
@@ -56,7 +52,9 @@ pub struct Node {
     /// Wakes requests that wait for an entry of the map.
     pub(crate) learned: Notify,
     pub(crate) partitions: LocalPartitions,
-    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) engine: Arc<dyn StripeStore>,
+    shared_memory: Option<Arc<dyn SharedMemory>>,
+    pub(crate) placeholders: Option<Arc<dyn Placeholders>>,
     pub(crate) host_files: HostFiles,
     pub(crate) subscribers: SubscriberSet,
     pub(crate) extents: Arc<ExtentSlots>,
@@ -95,22 +93,6 @@ pub fn embedded(settings: NodeSettings, engine: Arc<dyn Engine>) -> Arc<Node> {
     Node::in_pool(id, map, settings, engine)
 }
 
-/// A change of a stripe that may need space, kept until there is some.
-struct StripeMutation {
-    session: Session,
-    key: StripeKey,
-    generation: Generation,
-    op: StripeOp,
-}
-
-/// The change that is made to a stripe.
-enum StripeOp {
-    Write { offset: u32, ends: bool, data: bytes::Bytes },
-    Fill { data: bytes::Bytes },
-    Zero { offset: u32, length: u32 },
-    Extend { length: u32 },
-}
-
 impl Node {
     /// Makes one of the nodes of a pool. It holds the partitions that the map gives it, and the
     /// root directory if the first partition is among them. All nodes of a pool are started with
@@ -119,6 +101,9 @@ impl Node {
     /// Panics on settings that no pool can have, on a partition count other than the map's, and on
     /// an id of 0 or above 65,535.
     pub fn in_pool(id: NodeId, map: PartitionMap, settings: NodeSettings, engine: Arc<dyn Engine>) -> Arc<Self> {
+        let extents = ExtentSlots::new(id, engine.extents());
+        let (shared_memory, placeholders) = (engine.clone().shared_memory(), engine.clone().placeholders());
+        let engine = engine.stripes();
         assert!(
             settings.stripe_bytes <= engine.stripe_bytes(),
             "the stripes of the settings are longer than the engine's"
@@ -131,7 +116,6 @@ impl Node {
         engine.on_freed(Arc::new(move || hook.notify_freed()));
         let session_index = SessionIndex::new(map.partitions());
         let partitions = LocalPartitions::new(id, &map, &settings);
-        let extents = ExtentSlots::new(id, engine.extents());
         let held = map.partition_counts().get(&id).copied().unwrap_or(0).max(1);
         let pool_bytes = settings.memory.0.saturating_mul(map.partitions().into()) / u64::from(held);
         let sessions_before = (clock::now().secs.unsigned_abs() % START_SECONDS) << SESSIONS_BITS;
@@ -143,6 +127,8 @@ impl Node {
             learned: Notify::new(),
             partitions,
             engine,
+            shared_memory,
+            placeholders,
             host_files: HostFiles::default(),
             subscribers: SubscriberSet::default(),
             extents,
@@ -233,7 +219,7 @@ impl Node {
         SpaceUsage { capacity, used, files, stripes, waiting, waited, refused, extent_free: own_room }
     }
 
-    /// The most bytes that the node's memory ever held; see [`store::Engine::peak`].
+    /// The most bytes that the node's memory ever held; see [`store::StripeStore::peak`].
     pub fn peak(&self) -> u64 {
         self.engine.peak()
     }
@@ -247,8 +233,8 @@ impl Node {
     }
 
     /// The engine's memory, for other processes to map. `None` if the engine cannot share it.
-    pub fn segments(&self) -> Option<Arc<dyn Segments>> {
-        self.engine.segments()
+    pub fn shared_memory(&self) -> Option<Arc<dyn SharedMemory>> {
+        self.shared_memory.clone()
     }
 
     /// True if the engine has extents, so that there can be extent files.
@@ -315,7 +301,13 @@ impl Node {
         if let Some(command) = &call.command {
             self.demote_before(command);
         }
-        match self.try_execute(&mut call) {
+        let attempt = match self.submit_first_stripe(&call) {
+            None => self.try_execute(&mut call),
+            Some(Ok(StoreCompletion::Ready(written))) => self.execute_with_first_stripe(&mut call, written),
+            Some(Ok(StoreCompletion::Pending(write))) => return self.execute_deferred(call, Some(write)),
+            Some(Err(refusal)) => Ok(Err(refusal)),
+        };
+        match attempt {
             Ok(outcome) => match call.ack_wait.take() {
                 None => ReplyFuture::ready(outcome.map_err(Failure::Refused)),
                 Some(ack_wait) => ReplyFuture::deferred(async move {
@@ -323,92 +315,55 @@ impl Node {
                     outcome.map_err(Failure::Refused)
                 }),
             },
-            Err(_) => self.execute_deferred(call),
+            Err(_) => self.execute_deferred(call, None),
         }
     }
 
-    /// Waits for space, then for the invalidation acks.
-    fn execute_deferred(self: &Arc<Self>, mut call: CommandCall) -> ReplyFuture {
+    /// Waits for the write of the first stripe, for space, then for the invalidation acks.
+    fn execute_deferred(self: &Arc<Self>, mut call: CommandCall, write: Option<PendingOperation<()>>) -> ReplyFuture {
         let node = self.clone();
         ReplyFuture::deferred(async move {
-            tracing::trace!("the request waits for space");
-            let outcome = node.wait_for_space(|node| node.try_execute(&mut call)).await;
+            let outcome = node.execute_slowly(&mut call, write).await;
             if let Some(ack_wait) = call.ack_wait.take() {
                 ack_wait.wait().await;
             }
-            outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
+            outcome.map_err(Failure::Refused)
         })
     }
 
+    async fn execute_slowly(&self, call: &mut CommandCall, write: Option<PendingOperation<()>>) -> Outcome<Answer> {
+        if let Some(write) = write
+            && let Ok(outcome) = self.execute_with_first_stripe(call, write.await)
+        {
+            return outcome;
+        }
+        tracing::trace!("the request waits for space");
+        let mut wait = self.space.begin();
+        loop {
+            let freed = wait.prepare(|| self.reclaim());
+            let attempt = match self.submit_first_stripe(call).transpose()? {
+                None => self.try_execute(call),
+                Some(write) => {
+                    let written = write.done().await;
+                    self.execute_with_first_stripe(call, written)
+                }
+            };
+            match attempt {
+                Ok(outcome) => return outcome,
+                Err(full) => wait.pause(freed, full).await?,
+            }
+        }
+    }
+
     fn execute_extent(self: &Arc<Self>, call: ExtentCall) -> ReplyFuture {
-        match self.try_execute_extent(&call) {
-            Ok(outcome) => ReplyFuture::ready(outcome.map_err(Failure::Refused)),
-            Err(_) => self.wait(move |node| node.try_execute_extent(&call)),
+        if let Ok(outcome) = self.try_execute_extent(&call) {
+            return ReplyFuture::ready(outcome.map_err(Failure::Refused));
         }
-    }
-
-    fn execute_stripe(self: &Arc<Self>, session: Session, key: StripeKey, action: StripeAction) -> ReplyFuture {
-        let change = |generation, op| StripeMutation { session, key, generation: Generation(generation), op };
-        let done = match action {
-            StripeAction::Write { generation, offset, ends, data } => {
-                return self.mutate_stripe(change(generation, StripeOp::Write { offset, ends, data }));
-            }
-            StripeAction::Fill { data } => return self.mutate_stripe(change(0, StripeOp::Fill { data })),
-            StripeAction::Zero { generation, offset, length } => {
-                return self.mutate_stripe(change(generation, StripeOp::Zero { offset, length }));
-            }
-            StripeAction::Extend { generation, length } => {
-                return self.mutate_stripe(change(generation, StripeOp::Extend { length }));
-            }
-            StripeAction::Read { offset, length } => self.engine.read(key, offset, length).map(Answer::Bytes),
-            StripeAction::Truncate { generation, length } => {
-                self.record_stray(session, key);
-                self.engine.truncate(key, Generation(generation), length).map(|()| Answer::Done)
-            }
-            StripeAction::Remove => self.engine.remove(key).map(|()| Answer::Done),
-            StripeAction::Fit => self.engine.shrink_to_fit(key).map(|()| Answer::Done),
-        };
-        ReplyFuture::ready(done.map_err(|error| Failure::Refused(refusal_or_io(error, key))))
-    }
-
-    fn mutate_stripe(self: &Arc<Self>, mutation: StripeMutation) -> ReplyFuture {
-        match self.try_mutate_stripe(&mutation) {
-            Ok(outcome) => ReplyFuture::ready(outcome.map_err(Failure::Refused)),
-            Err(_) => self.wait(move |node| node.try_mutate_stripe(&mutation)),
-        }
-    }
-
-    fn try_mutate_stripe(&self, mutation: &StripeMutation) -> Result<Outcome<Answer>, EngineFull> {
-        let StripeMutation { session, key, generation, op } = mutation;
-        let has_ended = || self.session_index.has_ended(*session);
-        if has_ended() {
-            return Ok(Err(Refusal::SessionEnded));
-        }
-        let is_stray = match self.admit_write(*session, *key) {
-            Ok(is_stray) => is_stray,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        let done = match op {
-            StripeOp::Fill { data } => {
-                self.engine.write(*key, *generation, 0, data).and_then(|()| self.engine.shrink_to_fit(*key))
-            }
-            StripeOp::Write { offset, ends, data } => {
-                let done = self.engine.write(*key, *generation, *offset, data);
-                if *ends { done.and_then(|()| self.engine.shrink_to_fit(*key)) } else { done }
-            }
-            StripeOp::Zero { offset, length } => self.engine.zero(*key, *generation, *offset, *length),
-            StripeOp::Extend { length } => self.engine.extend(*key, *generation, *length),
-        };
-        // The cleanup of an ended session removes its reserved stripes and those that no file has
-        // planned. It may have run before this write was done.
-        if (is_stray || matches!(op, StripeOp::Fill { .. })) && done.is_ok() && has_ended() {
-            self.clean_up_late_write(*session, *key);
-            return Ok(Err(Refusal::SessionEnded));
-        }
-        match done {
-            Ok(()) => Ok(Ok(Answer::Done)),
-            Err(error) => refusal_from(error, Object::File(key.file)).map(Err),
-        }
+        let node = self.clone();
+        ReplyFuture::deferred(async move {
+            let outcome = node.wait_for_space(|| node.try_execute_extent(&call)).await;
+            outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
+        })
     }
 
     /// Retries an attempt until there is space or the time is over. Space that can be reclaimed is
@@ -416,36 +371,17 @@ impl Node {
     /// of a removed file.
     pub(crate) async fn wait_for_space<T>(
         &self,
-        mut attempt: impl FnMut(&Self) -> Result<T, EngineFull>,
+        mut attempt: impl FnMut() -> Result<T, EngineFull>,
     ) -> Result<T, Refusal> {
-        let mut reclaim = true;
-        let attempt = || {
-            if reclaim {
-                reclaim = self.reclaim();
+        let mut wait = self.space.begin();
+        loop {
+            let freed = wait.prepare(|| self.reclaim());
+            match attempt() {
+                Ok(done) => return Ok(done),
+                Err(full) => wait.pause(freed, full).await?,
             }
-            (attempt(self), reclaim.then_some(RETRY_INTERVAL))
-        };
-        self.space.wait_for(attempt).await
+        }
     }
-
-    /// Retries an attempt whenever space is freed; as a reply.
-    fn wait(
-        self: &Arc<Self>,
-        attempt: impl FnMut(&Self) -> Result<Outcome<Answer>, EngineFull> + Send + 'static,
-    ) -> ReplyFuture {
-        let node = self.clone();
-        ReplyFuture::deferred(async move {
-            let outcome = node.wait_for_space(attempt).await;
-            outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
-        })
-    }
-}
-
-/// Maps an engine error of a call that takes no space: `EngineFull` becomes an I/O error.
-fn refusal_or_io(error: EngineError, key: StripeKey) -> Refusal {
-    let why = "the engine says that it is full, though nothing was written";
-    refusal_from(error, Object::File(key.file))
-        .unwrap_or(Refusal::Io { object: Object::File(key.file), why: why.into() })
 }
 
 impl fmt::Debug for Node {

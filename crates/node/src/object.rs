@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
-use store::{Generation, Slot, StripeKey};
+use store::{EngineError, Generation, Slot, StoreCompletion, StripeKey};
 use wire::{
     Answer, Command, Condition, Content, Contents, Credentials, DirAccess, DirectoryFragments, Extent, Failure,
     FoundEntry, FoundObject, Kind, Name, Object, ObjectMeta, Outcome, PENDING_DELETES_MAX, PendingDelete, Refusal,
@@ -142,45 +142,49 @@ impl Node {
         if call.ack_wait.is_some() { None } else { Some(answer) }
     }
 
-    /// Writes the bytes that come with an object into its first stripe, before the object gets its
-    /// name.
-    pub(crate) fn write_first_stripe(&self, call: &mut CommandCall) -> Result<Outcome<()>, EngineFull> {
-        let Some(Command::PutObject { contents: Contents::Striped { file, first, .. }, .. }) = &call.command else {
-            return Ok(Ok(()));
-        };
-        if first.is_empty() {
-            return Ok(Ok(()));
-        }
-        let (file, session) = (*file, call.session);
+    /// Submits the write of the bytes that come with an object to its first stripe, before the
+    /// object gets its name. `None` if there is nothing to write.
+    pub(crate) fn submit_first_stripe(&self, call: &CommandCall) -> Option<Outcome<StoreCompletion<()>>> {
+        let (file, first) = first_stripe(call)?;
         let Some(partition) = self.partitions.lock(call.partition) else {
-            return Ok(Err(self.moved(call.partition)));
+            return Some(Err(self.moved(call.partition)));
         };
         if call.request_id.is_some_and(|request_id| partition.cached_reply(request_id).is_some()) {
-            return Ok(Ok(()));
+            return None;
         }
-        let reserved = partition.reserved(file, session);
+        let reserved = partition.reserved(file, call.session);
         drop(partition);
-        let Some(layout) = reserved else { return Ok(Err(Refusal::Stale(Object::File(file)))) };
+        let Some(layout) = reserved else { return Some(Err(Refusal::Stale(Object::File(file)))) };
         if !self.holds_stripe(file, layout, 0) {
             let why = "an object came with its bytes to a node where its stripe is not";
-            return Ok(Err(Refusal::invalid(Object::File(file), why)));
+            return Some(Err(Refusal::invalid(Object::File(file), why)));
         }
         let key = StripeKey { file, stripe: StripeNo(0) };
-        if let Err(error) =
-            self.engine.write(key, Generation(0), 0, first).and_then(|()| self.engine.shrink_to_fit(key))
-        {
-            return refusal_from(error, Object::File(file)).map(Err);
-        }
-        let is_expected = |partition: &Partition| partition.reserved(file, session).is_some() || partition.has(file);
+        let submitted = self.write_last(key, Generation(0), 0, first);
+        let is_expected =
+            |partition: &Partition| partition.reserved(file, call.session).is_some() || partition.has(file);
         if self.partitions.lock(call.partition).is_some_and(|partition| !is_expected(&partition)) {
             // The session has ended meanwhile, or an earlier copy of this request was executed and
             // the file that it made is already removed.
             drop(self.engine.remove(key));
         }
+        Some(Ok(submitted))
+    }
+
+    /// Executes a command whose first stripe was written.
+    pub(crate) fn execute_with_first_stripe(
+        &self,
+        call: &mut CommandCall,
+        written: Result<(), EngineError>,
+    ) -> Result<Outcome<Answer>, EngineFull> {
+        let Some((file, _)) = first_stripe(call) else { return self.try_execute(call) };
+        if let Err(error) = written {
+            return refusal_from(error, Object::File(file)).map(Err);
+        }
         if let Some(Command::PutObject { contents: Contents::Striped { first, .. }, .. }) = &mut call.command {
             *first = Bytes::new();
         }
-        Ok(Ok(()))
+        self.try_execute(call)
     }
 
     fn holds_stripe(&self, file: FileId, layout: Layout, stripe: u64) -> bool {
@@ -257,11 +261,16 @@ impl Node {
             }
             let key = StripeKey { file, stripe: StripeNo(stripe) };
             match self.engine.read(key, within, length) {
-                Ok(bytes) if is_one => return Ok(answer(Content::Bytes(bytes))),
-                Ok(bytes) if bytes.len() == length as usize => pieces.push(bytes),
-                // A hole: the client fills it in.
-                Ok(_) => return Ok(answer(Content::Striped(layout))),
-                Err(error) => return Err(Refusal::Io { object: Object::File(file), why: error.to_string().into() }),
+                StoreCompletion::Ready(Ok(bytes)) if is_one => return Ok(answer(Content::Bytes(bytes))),
+                StoreCompletion::Ready(Ok(bytes)) if bytes.len() == length as usize => pieces.push(bytes),
+                // A hole: the client fills it in. Or the engine is slow: the client reads each
+                // stripe, because the partition answers nobody else meanwhile.
+                StoreCompletion::Ready(Ok(_)) | StoreCompletion::Pending(_) => {
+                    return Ok(answer(Content::Striped(layout)));
+                }
+                StoreCompletion::Ready(Err(error)) => {
+                    return Err(Refusal::Io { object: Object::File(file), why: error.to_string().into() });
+                }
             }
         }
         Ok(answer(Content::Pieces(pieces)))
@@ -291,12 +300,23 @@ impl Node {
             return false;
         }
         let key = |stripe| StripeKey { file: *file, stripe: StripeNo(stripe) };
-        if stripes.iter().any(|stripe| self.engine.remove(key(stripe)).is_err()) {
+        // If the engine is slow, the client waits for the removal: it requests it once more.
+        if !stripes.iter().all(|stripe| matches!(self.engine.remove(key(stripe)), StoreCompletion::Ready(Ok(())))) {
             return false;
         }
         let Some(mut partition) = self.partitions.lock(file.partition()) else { return false };
         let (purged, _) = self.apply_own(&mut partition, Command::PurgeDone { file: *file }, 0);
         purged.is_ok()
+    }
+}
+
+/// The file and the bytes of the first stripe, if they come with the command.
+fn first_stripe(call: &CommandCall) -> Option<(FileId, &Bytes)> {
+    match &call.command {
+        Some(Command::PutObject { contents: Contents::Striped { file, first, .. }, .. }) if !first.is_empty() => {
+            Some((*file, first))
+        }
+        _ => None,
     }
 }
 

@@ -22,7 +22,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-use store::{Access, PlaceholderHandle, PlaceholderKind, Slot, StripeKey};
+use store::{Access, PlaceholderHandle, PlaceholderKind, Slot, StoreCompletion, StripeKey};
 use tokio::sync::Notify;
 use wire::{
     Answer, Command, Extent, LeaseKind, LeaseStatus, OPEN_LEASES_MAX, OpenFlags, OpenLease, OpenLeaseId, Outcome,
@@ -205,7 +205,7 @@ impl Node {
         kind: PlaceholderKind,
         lease: OpenLeaseId,
     ) -> Option<(OwnedFd, Option<Arc<dyn PlaceholderHandle>>)> {
-        let made = self.engine.create_placeholder(kind, lease_number(lease));
+        let made = self.placeholders.as_ref()?.create_placeholder(kind, lease_number(lease));
         let made = made.inspect_err(|error| tracing::warn!(%error, "a program could not get a descriptor")).ok();
         made.map(|(descriptor, held)| (descriptor, Some(held.into())))
     }
@@ -281,7 +281,7 @@ impl Node {
     fn shrink_last_stripe(&self, file: FileId) {
         let last = self.partitions.lock(file.partition()).and_then(|partition| partition.last_stripe(file));
         let fitted = last.map(|stripe| self.engine.shrink_to_fit(StripeKey { file, stripe }));
-        if let Some(Err(error)) = fitted {
+        if let Some(StoreCompletion::Ready(Err(error))) = fitted {
             tracing::debug!(%error, %file, "the last stripe keeps its slack");
         }
     }

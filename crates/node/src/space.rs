@@ -6,11 +6,14 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, futures::Notified};
 use wire::{Refusal, SpaceShortage};
 
 /// Most requests that wait for space at one time; far above what a kernel sends (`max_background`).
 const WAITING_MAX: u64 = 4096;
+/// Interval between retries of a request that waits for space while a kernel still uses extents of
+/// removed files: that kernel does not announce when it lets go of them.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The requests that wait for space, with counts.
 pub struct SpaceWaiters {
@@ -27,6 +30,16 @@ pub struct EngineFull {
     pub capacity: u64,
     pub used: u64,
     pub wanted: u64,
+}
+
+/// A request that waits for space.
+pub struct SpaceWait<'a> {
+    waiters: &'a SpaceWaiters,
+    start: Instant,
+    /// `None` if too many wait.
+    guard: Option<WaitingGuard<'a>>,
+    /// There may still be something to reclaim.
+    reclaims: bool,
 }
 
 /// Counts one waiting request for as long as it lives.
@@ -48,42 +61,16 @@ impl SpaceWaiters {
         (self.waiting.load(Relaxed), self.waited.load(Relaxed), self.refused.load(Relaxed))
     }
 
-    /// Retries until the attempt succeeds or the time is over.
-    ///
-    /// An attempt also returns the delay after which a retry makes sense even if no freed space was
-    /// announced.
-    pub async fn wait_for<T>(
-        &self,
-        mut attempt: impl FnMut() -> (Result<T, EngineFull>, Option<Duration>),
-    ) -> Result<T, Refusal> {
-        let start = now();
-        let waiting = self.begin_wait();
-        loop {
-            let freed = self.freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
-            let (full, again) = match attempt() {
-                (Ok(done), _) => return Ok(done),
-                (Err(full), again) => (full, again),
-            };
-            if waiting.is_none() || (now() - start) >= self.wait {
-                return Err(self.refuse(full, now() - start));
-            }
-            tokio::select! {
-                () = freed => {}
-                () = sleep_until(next_retry(start + self.wait, again)) => {}
-            }
-        }
-    }
-
-    fn begin_wait(&self) -> Option<WaitingGuard<'_>> {
+    /// Begins to wait. The first attempt comes before the first pause.
+    pub fn begin(&self) -> SpaceWait<'_> {
         let before = self.waiting.fetch_add(1, Relaxed);
-        let waiting = WaitingGuard(self);
+        let guard = WaitingGuard(self);
         if before == 0 {
             tracing::info!("the pool is full: writers wait for space");
         }
         self.waited.fetch_add(1, Relaxed);
-        (before < WAITING_MAX).then_some(waiting)
+        let guard = (before < WAITING_MAX).then_some(guard);
+        SpaceWait { waiters: self, start: now(), guard, reclaims: true }
     }
 
     fn refuse(&self, full: EngineFull, waited: Duration) -> Refusal {
@@ -95,9 +82,29 @@ impl SpaceWaiters {
     }
 }
 
-/// The latest time of the next retry.
-fn next_retry(end: Instant, again: Option<Duration>) -> Instant {
-    again.map_or(end, |again| end.min(now() + again))
+impl<'a> SpaceWait<'a> {
+    /// Comes before each attempt: reclaims what can be reclaimed; `reclaim` returns true as long as
+    /// there may be more soon. Returns the announcement of space that is freed from now on.
+    pub fn prepare(&mut self, reclaim: impl FnOnce() -> bool) -> Notified<'a> {
+        let freed = self.waiters.freed.notified();
+        self.reclaims = self.reclaims && reclaim();
+        freed
+    }
+
+    /// Comes after an attempt that found no space: waits until it is time for the next one. Refuses
+    /// when the time is over.
+    pub async fn pause(&self, freed: Notified<'_>, full: EngineFull) -> Result<(), Refusal> {
+        let end = self.start + self.waiters.wait;
+        if self.guard.is_none() || now() >= end {
+            return Err(self.waiters.refuse(full, now() - self.start));
+        }
+        let retry = if self.reclaims { end.min(now() + RETRY_INTERVAL) } else { end };
+        tokio::select! {
+            () = freed => {}
+            () = sleep_until(retry) => {}
+        }
+        Ok(())
+    }
 }
 
 impl Drop for WaitingGuard<'_> {

@@ -17,7 +17,7 @@ use crate::Node;
 use parking_lot::Mutex;
 use placement::{FileId, StripeNo};
 use std::{collections::HashMap, time::Duration};
-use store::StripeKey;
+use store::{StoreCompletion, StripeKey};
 use wire::{AllocateMode, Command, FILE_BYTES_MAX, Object, Outcome, Refusal, Session, SpaceShortage, StripeRuns};
 
 /// Largest range that may be planned, in capacities of the pool. A longer one can never be filled,
@@ -240,7 +240,7 @@ impl Node {
     }
 
     fn remove_stray(&self, key: StripeKey) {
-        if let Err(error) = self.engine.remove(key) {
+        if let StoreCompletion::Ready(Err(error)) = self.engine.remove(key) {
             tracing::debug!(file = %key.file, stripe = key.stripe.0, "a stripe that belongs to no file could not be removed");
             tracing::warn!(%error, "stripes that an ended client left, and that no file uses, could not be freed");
         }

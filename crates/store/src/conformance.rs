@@ -1,17 +1,25 @@
-//! The contract of an engine, one test function for each promise. A function panics if the engine
-//! breaks its promise.
+//! The contract of a store and of an engine, one test function for each promise. A function panics
+//! if the promise is broken.
 //!
-//! Each function takes a fresh engine; those about space take one with capacity for exactly
+//! Each function takes a fresh store; those about space take one with capacity for exactly
 //! [`CAPACITY_STRIPES`] whole stripes. The tests of an engine run them all with
 //! [`crate::conformance_tests!`].
 
+mod completions;
 mod extents;
+mod in_flight;
 mod random;
 mod sharing;
 mod space;
 
+use bytes::Bytes;
 use placement::{FileId, StripeNo};
 
+pub use completions::{
+    a_scan_finds_what_stays_while_others_come_and_go, a_scan_gives_every_stripe_with_its_generation_and_length,
+    a_snapshot_is_of_one_moment, an_operation_is_done_though_nobody_waits_for_it,
+    operations_on_one_stripe_take_effect_in_their_order, what_is_synced_is_as_it_was,
+};
 pub use extents::{
     a_cut_extent_never_shows_what_was_cut, a_freed_slot_is_empty_and_its_space_is_free,
     a_hole_reads_as_zeros_and_holds_nothing, a_lease_is_held_until_the_last_copy_of_its_open_is_closed,
@@ -21,6 +29,7 @@ pub use extents::{
     extents_and_stripes_share_the_capacity, random_calls_agree_with_a_plain_file, slots_are_allocated_once,
     what_was_written_to_an_extent_is_read,
 };
+pub use in_flight::{random_calls_in_flight_agree_with_the_model, run_in_flight};
 pub use random::{RandomCall, random_calls, random_calls_agree_with_the_model, run};
 pub use sharing::{
     a_dropped_view_frees_its_space_and_calls_the_hook, a_view_stays_the_same_bytes,
@@ -33,7 +42,7 @@ pub use space::{
     zeros_at_the_end_are_free_and_those_before_it_are_zeros,
 };
 
-use crate::{Engine, EngineError, Generation, StripeKey};
+use crate::{EngineError, Generation, StripeKey, StripeStore};
 
 /// The number of whole stripes that fit in the engine under test.
 pub const CAPACITY_STRIPES: u64 = 8;
@@ -70,7 +79,14 @@ macro_rules! conformance_tests {
             reservations_share_the_capacity
             a_fitted_stripe_keeps_its_bytes_and_may_grow_again
             every_way_of_freeing_calls_the_hook
+            operations_on_one_stripe_take_effect_in_their_order
+            an_operation_is_done_though_nobody_waits_for_it
+            a_snapshot_is_of_one_moment
+            a_scan_gives_every_stripe_with_its_generation_and_length
+            a_scan_finds_what_stays_while_others_come_and_go
+            what_is_synced_is_as_it_was
             random_calls_agree_with_the_model
+            random_calls_in_flight_agree_with_the_model
         );
     };
     ($make:expr; $($promise:ident)+) => {
@@ -93,7 +109,7 @@ macro_rules! conformance_tests {
 pub const CAPACITY_BYTES: u64 = 4 << 20;
 
 /// Makes a test of each promise about extent files, in a module `extents_conformance`. The argument
-/// makes a boxed engine with extent files and capacity for that many bytes.
+/// makes a shared engine with extent files and capacity for that many bytes.
 #[macro_export]
 macro_rules! extents_conformance_tests {
     ($make:expr) => {
@@ -125,7 +141,7 @@ macro_rules! extents_conformance_tests {
                 fn $promise() {
                     let make = $make;
                     let engine = make($crate::conformance::CAPACITY_BYTES);
-                    $crate::conformance::$promise(&*engine);
+                    $crate::conformance::$promise(&engine);
                 }
             )+
         }
@@ -151,22 +167,32 @@ fn pattern(seed: u32, len: u32) -> Vec<u8> {
 }
 
 /// The whole content of the stripe.
-fn content(engine: &dyn Engine, key: StripeKey) -> Vec<u8> {
-    engine.read(key, 0, u32::MAX).expect("a stripe that stands is readable").to_vec()
+fn content(engine: &dyn StripeStore, key: StripeKey) -> Vec<u8> {
+    engine.read(key, 0, u32::MAX).wait().expect("a stripe that stands is readable").to_vec()
 }
 
-fn write(engine: &dyn Engine, key: StripeKey, offset: u32, data: &[u8]) {
-    engine.write(key, FIRST, offset, data).expect("there is room for it");
+fn write(engine: &dyn StripeStore, key: StripeKey, offset: u32, data: &[u8]) {
+    try_write(engine, key, FIRST, offset, data).expect("there is room for it");
+}
+
+fn try_write(
+    engine: &dyn StripeStore,
+    key: StripeKey,
+    generation: Generation,
+    offset: u32,
+    data: &[u8],
+) -> Result<(), EngineError> {
+    engine.write(key, generation, offset, &Bytes::copy_from_slice(data)).wait()
 }
 
 /// A read returns the bytes that were written, at any offset and across any block boundary.
-pub fn what_was_written_is_read(engine: &dyn Engine) {
+pub fn what_was_written_is_read(engine: &dyn StripeStore) {
     let longest = engine.stripe_bytes();
     for (stripe, len) in [(0, 1), (1, 100), (2, longest / 2 + 1), (3, longest)] {
         let data = pattern(len, len);
         write(engine, key(stripe), 0, &data);
         assert_eq!(content(engine, key(stripe)), data, "{len} bytes");
-        let middle = engine.read(key(stripe), len / 3, len / 3).expect("readable");
+        let middle = engine.read(key(stripe), len / 3, len / 3).wait().expect("readable");
         assert_eq!(middle, data[(len / 3) as usize..][..(len / 3) as usize], "the middle of {len} bytes");
     }
     let other = StripeKey { file: FileId(8), stripe: StripeNo(3) };
@@ -174,7 +200,7 @@ pub fn what_was_written_is_read(engine: &dyn Engine) {
 }
 
 /// An overwrite changes only its range.
-pub fn an_overwrite_changes_only_its_range(engine: &dyn Engine) {
+pub fn an_overwrite_changes_only_its_range(engine: &dyn StripeStore) {
     let len = engine.stripe_bytes();
     let mut expected = pattern(1, len);
     write(engine, key(0), 0, &expected);
@@ -187,11 +213,11 @@ pub fn an_overwrite_changes_only_its_range(engine: &dyn Engine) {
 }
 
 /// A gap reads as zeros, even in memory that held other bytes before.
-pub fn a_gap_reads_as_zeros(engine: &dyn Engine) {
+pub fn a_gap_reads_as_zeros(engine: &dyn StripeStore) {
     let len = engine.stripe_bytes();
     for stripe in 0..4 {
         write(engine, key(stripe), 0, &vec![0xAA; len as usize]);
-        engine.remove(key(stripe)).expect("removable");
+        engine.remove(key(stripe)).wait().expect("removable");
     }
     write(engine, key(9), len / 2, b"far");
     write(engine, key(9), len - 1, b"!");
@@ -202,8 +228,8 @@ pub fn a_gap_reads_as_zeros(engine: &dyn Engine) {
 }
 
 /// A read is short at the end of the stripe, empty behind it, and empty if the stripe is absent.
-pub fn a_read_is_short_at_the_end_and_empty_when_absent(engine: &dyn Engine) {
-    let read = |offset, len| engine.read(key(0), offset, len).expect("readable").to_vec();
+pub fn a_read_is_short_at_the_end_and_empty_when_absent(engine: &dyn StripeStore) {
+    let read = |offset, len| engine.read(key(0), offset, len).wait().expect("readable").to_vec();
     assert!(read(0, 10).is_empty(), "absent");
     write(engine, key(0), 0, b"0123456789");
     assert_eq!(read(7, 100), b"789");
@@ -214,7 +240,7 @@ pub fn a_read_is_short_at_the_end_and_empty_when_absent(engine: &dyn Engine) {
 }
 
 /// Writing no bytes changes nothing: it neither makes a stripe nor makes one longer.
-pub fn writing_nothing_changes_nothing(engine: &dyn Engine) {
+pub fn writing_nothing_changes_nothing(engine: &dyn StripeStore) {
     write(engine, key(0), 100, b"");
     assert_eq!((engine.usage().stripes, engine.usage().used), (0, 0));
     write(engine, key(0), 0, b"abc");
@@ -224,10 +250,10 @@ pub fn writing_nothing_changes_nothing(engine: &dyn Engine) {
 
 /// A write that would end behind the longest stripe is refused, with the stripe named, and changes
 /// nothing.
-pub fn a_write_past_the_longest_stripe_is_refused(engine: &dyn Engine) {
+pub fn a_write_past_the_longest_stripe_is_refused(engine: &dyn StripeStore) {
     write(engine, key(0), 0, b"abc");
     for offset in [engine.stripe_bytes() - 1, engine.stripe_bytes(), u32::MAX] {
-        let error = engine.write(key(0), FIRST, offset, b"xy").expect_err("longer than a stripe can be");
+        let error = try_write(engine, key(0), FIRST, offset, b"xy").expect_err("longer than a stripe can be");
         assert!(matches!(error, EngineError::TooLong { .. }), "{error}");
         assert!(error.to_string().contains("stripe 0 of file 7"), "{error}");
     }
@@ -235,12 +261,12 @@ pub fn a_write_past_the_longest_stripe_is_refused(engine: &dyn Engine) {
 }
 
 /// Truncated bytes never come back: a later gap over them reads as zeros.
-pub fn what_was_truncated_never_comes_back(engine: &dyn Engine) {
+pub fn what_was_truncated_never_comes_back(engine: &dyn StripeStore) {
     let len = engine.stripe_bytes();
     for kept in [0, 1, len / 2 + 1, len - 1] {
         let data = pattern(3, len);
         write(engine, key(0), 0, &data);
-        engine.truncate(key(0), FIRST, kept).expect("a truncation needs no room");
+        engine.truncate(key(0), FIRST, kept).wait().expect("a truncation needs no room");
         assert_eq!(content(engine, key(0)), data[..kept as usize], "cut to {kept}");
         write(engine, key(0), len - 1, b"!");
         let mut expected = data[..kept as usize].to_vec();
@@ -251,24 +277,24 @@ pub fn what_was_truncated_never_comes_back(engine: &dyn Engine) {
 }
 
 /// A truncation never makes a stripe longer.
-pub fn a_truncation_never_makes_a_stripe_longer(engine: &dyn Engine) {
-    engine.truncate(key(0), FIRST, 100).expect("an absent stripe");
+pub fn a_truncation_never_makes_a_stripe_longer(engine: &dyn StripeStore) {
+    engine.truncate(key(0), FIRST, 100).wait().expect("an absent stripe");
     assert!(content(engine, key(0)).is_empty());
     write(engine, key(0), 0, b"abc");
-    engine.truncate(key(0), FIRST, u32::MAX).expect("a longer length");
+    engine.truncate(key(0), FIRST, u32::MAX).wait().expect("a longer length");
     assert_eq!(content(engine, key(0)), b"abc");
 }
 
 /// A write or truncation with an older generation is refused, even if the truncated stripe was
 /// absent or is empty.
-pub fn a_late_write_is_refused(engine: &dyn Engine) {
-    engine.truncate(key(0), Generation(2), 0).expect("an absent stripe");
+pub fn a_late_write_is_refused(engine: &dyn StripeStore) {
+    engine.truncate(key(0), Generation(2), 0).wait().expect("an absent stripe");
     write_in(engine, Generation(3), b"newer").expect("a newer generation");
-    engine.truncate(key(0), Generation(4), 2).expect("newer still");
+    engine.truncate(key(0), Generation(4), 2).wait().expect("newer still");
     for generation in [Generation(0), Generation(3)] {
         let error = write_in(engine, generation, b"late").expect_err("it knew an older truncation");
         assert!(matches!(error, EngineError::Stale { seen: Generation(4), .. }), "{error}");
-        let error = engine.truncate(key(0), generation, 0).expect_err("an older truncation");
+        let error = engine.truncate(key(0), generation, 0).wait().expect_err("an older truncation");
         assert!(matches!(error, EngineError::Stale { given, .. } if given == generation), "{error}");
     }
     assert_eq!(content(engine, key(0)), b"ne");
@@ -276,15 +302,15 @@ pub fn a_late_write_is_refused(engine: &dyn Engine) {
 }
 
 /// Removing a stripe forgets its generation as well as its bytes.
-pub fn a_removed_stripe_forgets_its_generation(engine: &dyn Engine) {
+pub fn a_removed_stripe_forgets_its_generation(engine: &dyn StripeStore) {
     write_in(engine, Generation(9), b"old").expect("room");
-    engine.remove(key(0)).expect("removable");
-    engine.remove(key(0)).expect("absent is fine");
+    engine.remove(key(0)).wait().expect("removable");
+    engine.remove(key(0)).wait().expect("absent is fine");
     assert!(content(engine, key(0)).is_empty());
     write_in(engine, Generation(1), b"n").expect("a new stripe");
     assert_eq!(content(engine, key(0)), b"n");
 }
 
-fn write_in(engine: &dyn Engine, generation: Generation, data: &[u8]) -> Result<(), EngineError> {
-    engine.write(key(0), generation, 0, data)
+fn write_in(engine: &dyn StripeStore, generation: Generation, data: &[u8]) -> Result<(), EngineError> {
+    try_write(engine, key(0), generation, 0, data)
 }

@@ -56,6 +56,9 @@ pub enum EngineError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The store ended before the operation was done.
+    #[error("the store was closed before the operation was done")]
+    Closed,
     /// The device or the operating system failed.
     #[error("{key}: {action} failed: {source}")]
     Io {

@@ -7,16 +7,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
+use std::ops::Bound;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 
+use crate::completion::lock;
 use crate::model_extents::{ModelExtents, ModelFiles};
 use crate::{
     Engine, EngineError, EngineUsage, Extents, FreedHook, Generation, LeaseNumber, PlaceholderHandle, PlaceholderKind,
-    StripeKey,
+    Placeholders, StoreCompletion, StripeEntry, StripeKey, StripeScan, StripeSnapshot, StripeStore,
 };
 
 /// An engine over a `BTreeMap`: for tests of an engine's users, and as the reference for other
@@ -86,14 +88,22 @@ impl ModelEngine {
     fn freed(&self) {
         run_hook(&self.hook);
     }
+
+    fn view(&self, stripe: &Stripe, offset: u32, len: u32) -> Bytes {
+        let start = (offset as usize).min(stripe.len);
+        let end = (start + len as usize).min(stripe.len);
+        if start == end {
+            return Bytes::new();
+        }
+        let (content, hook) = (Some(Arc::clone(&stripe.content)), Arc::clone(&self.hook));
+        Bytes::from_owner(StripeView { content, start, end, hook })
+    }
 }
 
-impl Engine for ModelEngine {
-    fn stripe_bytes(&self) -> u32 {
-        self.stripe_bytes
-    }
-
-    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
+/// The operations of a store in memory, whose results need no completion.
+impl ModelEngine {
+    /// Writes, as [`StripeStore::write`] does, at once.
+    pub fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
         let end = u64::from(offset) + data.len() as u64;
         if end > u64::from(self.stripe_bytes) {
             return Err(EngineError::TooLong { key, end, limit: self.stripe_bytes });
@@ -103,25 +113,21 @@ impl Engine for ModelEngine {
         Ok(())
     }
 
-    fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
+    /// Reads, as [`StripeStore::read`] does, at once.
+    pub fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
         let state = lock(&self.state);
-        let Some(stripe) = state.stripes.get(&key) else { return Ok(Bytes::new()) };
-        let start = (offset as usize).min(stripe.len);
-        let end = (start + len as usize).min(stripe.len);
-        if start == end {
-            return Ok(Bytes::new());
-        }
-        let (content, hook) = (Some(Arc::clone(&stripe.content)), Arc::clone(&self.hook));
-        Ok(Bytes::from_owner(StripeView { content, start, end, hook }))
+        Ok(state.stripes.get(&key).map_or_else(Bytes::new, |stripe| self.view(stripe, offset, len)))
     }
 
-    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+    /// Truncates, as [`StripeStore::truncate`] does, at once.
+    pub fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
         lock(&self.state).truncate(key, generation, len as usize)?;
         self.freed();
         Ok(())
     }
 
-    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
+    /// Fills with zeros, as [`StripeStore::zero`] does, at once.
+    pub fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
         let mut state = lock(&self.state);
         let (start, len) = (offset as usize, len as usize);
         match state.len(key) {
@@ -134,7 +140,8 @@ impl Engine for ModelEngine {
         Ok(())
     }
 
-    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
+    /// Extends, as [`StripeStore::extend`] does, at once.
+    pub fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
         if len > self.stripe_bytes {
             return Err(EngineError::TooLong { key, end: len.into(), limit: self.stripe_bytes });
         }
@@ -144,7 +151,8 @@ impl Engine for ModelEngine {
         state.write(self.capacity, key, generation, held, &missing)
     }
 
-    fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
+    /// Removes, as [`StripeStore::remove`] does, at once.
+    pub fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
         let mut state = lock(&self.state);
         let removed = state.stripes.remove(&key);
         state.retire(removed);
@@ -153,12 +161,60 @@ impl Engine for ModelEngine {
         Ok(())
     }
 
-    fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError> {
+    /// Frees unused space, as [`StripeStore::shrink_to_fit`] does, at once.
+    pub fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError> {
         if let Some(stripe) = lock(&self.state).stripes.get_mut(&key) {
             stripe.shrink();
         }
         self.freed();
         Ok(())
+    }
+}
+
+impl StripeStore for ModelEngine {
+    fn stripe_bytes(&self) -> u32 {
+        self.stripe_bytes
+    }
+
+    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &Bytes) -> StoreCompletion<()> {
+        self.write(key, generation, offset, data).into()
+    }
+
+    fn read(&self, key: StripeKey, offset: u32, len: u32) -> StoreCompletion<Bytes> {
+        self.read(key, offset, len).into()
+    }
+
+    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> StoreCompletion<()> {
+        self.truncate(key, generation, len).into()
+    }
+
+    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> StoreCompletion<()> {
+        self.zero(key, generation, offset, len).into()
+    }
+
+    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> StoreCompletion<()> {
+        self.extend(key, generation, len).into()
+    }
+
+    fn remove(&self, key: StripeKey) -> StoreCompletion<()> {
+        self.remove(key).into()
+    }
+
+    fn shrink_to_fit(&self, key: StripeKey) -> StoreCompletion<()> {
+        self.shrink_to_fit(key).into()
+    }
+
+    fn snapshot(&self, key: StripeKey) -> StoreCompletion<Option<StripeSnapshot>> {
+        let state = lock(&self.state);
+        let found = state
+            .stripes
+            .get(&key)
+            .map(|stripe| StripeSnapshot { generation: stripe.seen, content: self.view(stripe, 0, u32::MAX) });
+        Ok(found).into()
+    }
+
+    fn scan(&self) -> Box<dyn StripeScan> {
+        Box::new(ModelScan { state: Arc::clone(&self.state), after: None })
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
@@ -191,11 +247,27 @@ impl Engine for ModelEngine {
         }
     }
 
+    fn on_freed(&self, hook: FreedHook) {
+        *lock(&self.hook) = Some(hook);
+    }
+}
+
+impl Engine for ModelEngine {
+    fn stripes(self: Arc<Self>) -> Arc<dyn StripeStore> {
+        self
+    }
+
     fn extents(&self) -> Option<Arc<dyn Extents>> {
         let (capacity, state, hook) = (self.capacity, Arc::clone(&self.state), Arc::clone(&self.hook));
         self.has_extents.then(|| Arc::new(ModelExtents { capacity, state, hook }) as Arc<dyn Extents>)
     }
 
+    fn placeholders(self: Arc<Self>) -> Option<Arc<dyn Placeholders>> {
+        Some(self)
+    }
+}
+
+impl Placeholders for ModelEngine {
     /// A descriptor with the lifetime of any other; it is a socket, neither a file nor a directory.
     fn create_placeholder(
         &self,
@@ -206,9 +278,25 @@ impl Engine for ModelEngine {
         ours.set_nonblocking(true)?;
         Ok((theirs.into(), Box::new(PlaceholderPeer(ours))))
     }
+}
 
-    fn on_freed(&self, hook: FreedHook) {
-        *lock(&self.hook) = Some(hook);
+/// A walk over the stripes in the order of their keys.
+struct ModelScan {
+    state: Arc<Mutex<ModelState>>,
+    after: Option<StripeKey>,
+}
+
+impl StripeScan for ModelScan {
+    fn next_page(&mut self, limit: usize) -> StoreCompletion<Option<Vec<StripeEntry>>> {
+        let state = lock(&self.state);
+        let rest = (self.after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let entry = |(key, stripe): (&StripeKey, &Stripe)| {
+            let length = u32::try_from(stripe.len).expect("at most a stripe");
+            StripeEntry { key: *key, generation: stripe.seen, length }
+        };
+        let page: Vec<_> = state.stripes.range(rest).take(limit).map(entry).collect();
+        self.after = page.last().map_or(self.after, |last| Some(last.key));
+        Ok((!page.is_empty()).then_some(page)).into()
     }
 }
 
@@ -326,16 +414,10 @@ pub fn run_hook(hook: &Mutex<Option<FreedHook>>) {
     }
 }
 
-/// Locks the mutex, even if it is poisoned: the test that panicked has failed already, and the
-/// others go on.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     crate::conformance_tests!(|stripes: u64| ModelEngine::new(stripes * 16384, 16384));
-    crate::extents_conformance_tests!(|bytes: u64| Box::new(ModelEngine::with_extents(bytes, 16384)));
+    crate::extents_conformance_tests!(|bytes: u64| Arc::new(ModelEngine::with_extents(bytes, 16384)) as Arc<dyn Engine>);
 }

@@ -12,7 +12,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::model::{ModelState, PlaceholderPeer, SharedHook, lock, run_hook};
+use crate::completion::lock;
+use crate::model::{ModelState, PlaceholderPeer, SharedHook, run_hook};
 use crate::{
     Access, EngineError, ExtentState, Extents, FallocateMode, LeaseNumber, PlaceholderHandle, SeekTarget, Slot,
     WriteResult,

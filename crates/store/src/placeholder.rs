@@ -2,6 +2,10 @@
 //! has a descriptor of the system for everything it has open.
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::LeaseNumber;
 
 /// The kind of a placeholder descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,4 +22,19 @@ pub enum PlaceholderKind {
 pub trait PlaceholderHandle: Send + Sync + fmt::Debug {
     /// Returns whether any process has a copy of the descriptor open.
     fn is_open(&self) -> bool;
+}
+
+/// A maker of placeholder descriptors.
+pub trait Placeholders: Send + Sync + fmt::Debug {
+    /// Creates a placeholder descriptor for an open that has no file of the engine, under `lease`;
+    /// also returns the handle that tells whether a copy of it is still open. If the system has no
+    /// nameless directory to offer, a placeholder for a directory is like one for a file. The
+    /// descriptor is closed on exec.
+    ///
+    /// Fails if the system has no more descriptors.
+    fn create_placeholder(
+        &self,
+        kind: PlaceholderKind,
+        lease: LeaseNumber,
+    ) -> io::Result<(OwnedFd, Box<dyn PlaceholderHandle>)>;
 }

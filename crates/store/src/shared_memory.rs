@@ -16,9 +16,9 @@ pub struct SegmentPosition {
 
 /// An engine's memory as files that processes of this host can map.
 ///
-/// The bytes of a view of [`Engine::read`](crate::Engine::read) stay in place as long as the view
-/// is held. After that their memory is reused.
-pub trait Segments: Send + Sync + fmt::Debug {
+/// The bytes of a view of [`StripeStore::read`](crate::StripeStore::read) stay in place as long as
+/// the view is held. After that their memory is reused.
+pub trait SharedMemory: Send + Sync + fmt::Debug {
     /// The lengths, in bytes, of the segments that always exist; they are numbered from 0. Write
     /// segments have higher numbers, which are never reused.
     fn lengths(&self) -> Vec<u64>;
@@ -49,10 +49,10 @@ pub trait RecvBuffer: Send + Sync + fmt::Debug {
     /// The whole buffer, to be filled with the received bytes. Its initial content is unspecified.
     fn bytes_mut(&mut self) -> &mut [u8];
 
-    /// Finishes the buffer, after all of it was filled. If [`Engine::write`](crate::Engine::write)
-    /// is given all the returned bytes as the whole of a stripe, the stripe takes over the buffer's
-    /// block without a copy. Otherwise the block is free again when the last of these bytes is
-    /// dropped.
+    /// Finishes the buffer, after all of it was filled. If all the returned bytes are
+    /// [written](crate::StripeStore::write) as the whole of a stripe, the stripe takes over the
+    /// buffer's block without a copy. Otherwise the block is free again when the last of these
+    /// bytes is dropped.
     fn freeze(self: Box<Self>) -> Bytes;
 }
 
@@ -84,8 +84,8 @@ pub trait WriteSegment: Send + Sync + fmt::Debug {
     fn offer(&self, blocks: u32);
 
     /// Takes the first `length` bytes of the block that the writer claimed in `slot`; `None` if it
-    /// has claimed none there. If [`Engine::write`](crate::Engine::write) is given all of them as
-    /// the whole of a stripe, the stripe takes over the block without a copy. Otherwise the block
-    /// is free again when the last of these bytes is dropped.
+    /// has claimed none there. If all of them are [written](crate::StripeStore::write) as the whole
+    /// of a stripe, the stripe takes over the block without a copy. Otherwise the block is free
+    /// again when the last of these bytes is dropped.
     fn take(&self, slot: u32, length: u32) -> Option<Bytes>;
 }

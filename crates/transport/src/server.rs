@@ -94,7 +94,7 @@ pub fn serve_on(
 ) -> Result<Server, ServeError> {
     let (stop, stopping) = watch::channel(false);
     let cleanup = SessionCleanup::new(&node, connector);
-    let (segments, live_sessions, token) = (node.segments(), Mutex::default(), token.clone());
+    let (segments, live_sessions, token) = (node.shared_memory(), Mutex::default(), token.clone());
     let clients = ActiveClients::new(Instant::now());
     let (log_limiter, recv_budget, waiting_bytes) =
         (LogRateLimiter::default(), RecvBudget::new(limits.arriving_bytes), AtomicUsize::new(0));

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use store::{Engine, ModelEngine};
+use store::{Engine, ModelEngine, StripeStore};
 use test_support::Random;
 use wire::{
     LeaseKind, Lock, LockKind, LockOwner, LockStyle, OpenFlags, OpenLeaseId, Outcome, Refusal, WritePlace, XattrMode,

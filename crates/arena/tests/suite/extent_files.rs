@@ -7,7 +7,7 @@ use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
 use rustix::io::{Errno, pwrite};
 use std::{os::unix::process::CommandExt, process::Command, sync::Arc};
-use store::{Engine, EngineError, Extents, Generation, Slot, StripeKey};
+use store::{Engine, EngineError, Extents, Generation, Slot, StripeKey, StripeStore};
 use test_support::Random;
 
 const CAPACITY: u64 = 4 << 20;

@@ -4,7 +4,7 @@
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
-use store::{Engine, Generation, RecvBuffer, StripeKey};
+use store::{Generation, RecvBuffer, SharedMemory, StripeKey, StripeStore};
 
 const FIRST: Generation = Generation(0);
 const STRIPE: u32 = 64 << 10;
@@ -28,7 +28,7 @@ fn warm() -> Arena {
 }
 
 fn recv_buffer(arena: &Arena, length: u32) -> Option<Box<dyn RecvBuffer>> {
-    arena.segments().unwrap().recv_buffer(length)
+    arena.recv_buffer(length)
 }
 
 fn received(arena: &Arena, byte: u8, length: u32) -> Bytes {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
-use store::{Engine, EngineError, Generation, StripeKey};
+use store::{EngineError, Generation, StripeKey, StripeStore};
 
 const FIRST: Generation = Generation(0);
 const MIB: u64 = 1 << 20;

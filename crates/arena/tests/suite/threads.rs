@@ -7,7 +7,7 @@ use std::thread;
 
 use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
-use store::{Engine, EngineError, Generation, StripeKey, conformance};
+use store::{EngineError, Generation, StripeKey, StripeStore, conformance};
 use test_support::Random;
 
 const STRIPE_BYTES: u32 = 1 << 16;

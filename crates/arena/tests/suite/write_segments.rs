@@ -4,9 +4,10 @@
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use placement::{FileId, StripeNo};
-use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+use std::{fs::File, os::unix::fs::FileExt};
 use store::{
-    Engine, EngineError, EngineUsage, Extents, FreedHook, Generation, OFFER_SLOTS, OfferTable, StripeKey, WriteSegment,
+    EngineError, EngineUsage, FreedHook, Generation, OFFER_SLOTS, OfferTable, SharedMemory, StoreCompletion, StripeKey,
+    StripeScan, StripeSnapshot, StripeStore, WriteSegment,
 };
 
 const FIRST: Generation = Generation(0);
@@ -31,7 +32,7 @@ struct Writer {
 
 impl Writer {
     fn new(arena: &Arena) -> Self {
-        let write_segment = arena.segments().unwrap().create_write_segment().unwrap();
+        let write_segment = arena.create_write_segment().unwrap();
         let file = File::from(write_segment.open().unwrap());
         let table = OfferTable::map(&file, write_segment.length()).unwrap();
         Self { write_segment, file, table }
@@ -77,42 +78,48 @@ fn without_table(error: EngineError) -> EngineError {
     }
 }
 
-impl Engine for SegmentEngine {
+impl StripeStore for SegmentEngine {
     fn stripe_bytes(&self) -> u32 {
         self.arena.stripe_bytes()
     }
 
-    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &[u8]) -> Result<(), EngineError> {
+    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &Bytes) -> StoreCompletion<()> {
         let fits = (1..=STRIPE as usize).contains(&data.len());
-        let done = match fits.then(|| self.writer.put(data)).flatten() {
-            Some(down) => self.arena.write(key, generation, offset, &down),
-            None => self.arena.write(key, generation, offset, data),
-        };
-        done.map_err(without_table)
+        let down = fits.then(|| self.writer.put(data)).flatten();
+        let done = self.arena.write(key, generation, offset, down.as_ref().unwrap_or(data));
+        done.map_err(without_table).into()
     }
 
-    fn read(&self, key: StripeKey, offset: u32, len: u32) -> Result<Bytes, EngineError> {
-        self.arena.read(key, offset, len)
+    fn read(&self, key: StripeKey, offset: u32, len: u32) -> StoreCompletion<Bytes> {
+        self.arena.read(key, offset, len).into()
     }
 
-    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
-        self.arena.truncate(key, generation, len)
+    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> StoreCompletion<()> {
+        self.arena.truncate(key, generation, len).into()
     }
 
-    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> Result<(), EngineError> {
-        self.arena.zero(key, generation, offset, len).map_err(without_table)
+    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> StoreCompletion<()> {
+        self.arena.zero(key, generation, offset, len).map_err(without_table).into()
     }
 
-    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> Result<(), EngineError> {
-        self.arena.extend(key, generation, len).map_err(without_table)
+    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> StoreCompletion<()> {
+        self.arena.extend(key, generation, len).map_err(without_table).into()
     }
 
-    fn remove(&self, key: StripeKey) -> Result<(), EngineError> {
-        self.arena.remove(key)
+    fn remove(&self, key: StripeKey) -> StoreCompletion<()> {
+        self.arena.remove(key).into()
     }
 
-    fn shrink_to_fit(&self, key: StripeKey) -> Result<(), EngineError> {
-        self.arena.shrink_to_fit(key)
+    fn shrink_to_fit(&self, key: StripeKey) -> StoreCompletion<()> {
+        self.arena.shrink_to_fit(key).into()
+    }
+
+    fn snapshot(&self, key: StripeKey) -> StoreCompletion<Option<StripeSnapshot>> {
+        self.arena.snapshot(key)
+    }
+
+    fn scan(&self) -> Box<dyn StripeScan> {
+        self.arena.scan()
     }
 
     fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
@@ -136,10 +143,6 @@ impl Engine for SegmentEngine {
         }
     }
 
-    fn extents(&self) -> Option<Arc<dyn Extents>> {
-        self.arena.extents()
-    }
-
     fn on_freed(&self, hook: FreedHook) {
         self.arena.on_freed(hook);
     }
@@ -158,7 +161,7 @@ fn a_filled_block_becomes_the_stripe_where_it_is() {
         drop(down);
         let view = arena.read(key(stripe.into()), 0, STRIPE).unwrap();
         assert_eq!((view.as_ptr(), &view[..]), (at, &vec![stripe; STRIPE as usize][..]));
-        let segments = arena.segments().unwrap();
+        let segments = &arena;
         let place = segments.locate(&view[5..]).unwrap();
         assert_eq!(place.segment, writer.write_segment.segment());
         let shown = File::from(segments.open(place.segment).unwrap());
@@ -194,7 +197,7 @@ fn a_writer_that_cuts_its_memory_short_ends_nobody_and_loses_no_bytes_of_others(
 fn a_reader_that_reopens_its_descriptor_for_writing_and_cuts_the_memory_short_ends_nobody() {
     let arena = arena(64);
     arena.write(key(0), FIRST, 0, &[7; 9]).unwrap();
-    let segments = arena.segments().unwrap();
+    let segments = &arena;
     let place = segments.locate(&arena.read(key(0), 0, 9).unwrap()).unwrap();
     let shown = File::from(segments.open(place.segment).unwrap());
     let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&shown));
@@ -306,7 +309,7 @@ fn stripes_stay_when_their_writer_is_gone_and_with_the_last_of_them_the_segment_
     let arena = arena(64);
     let before = arena.usage().used;
     let writer = Writer::new(&arena);
-    let segments = arena.segments().unwrap();
+    let segments = &arena;
     let write_segment = writer.write_segment.segment();
     for stripe in 0..10 {
         arena.write(key(stripe), FIRST, 0, &writer.put(&vec![1; STRIPE as usize]).unwrap()).unwrap();
@@ -329,7 +332,7 @@ fn stripes_stay_when_their_writer_is_gone_and_with_the_last_of_them_the_segment_
 #[test]
 fn the_number_of_write_segments_is_bounded_and_another_is_made_when_one_has_gone() {
     let arena = arena(64);
-    let segments = arena.segments().unwrap();
+    let segments = &arena;
     let mut write_segments: Vec<_> = (0..256).map(|_| segments.create_write_segment().unwrap()).collect();
     assert_eq!(segments.create_write_segment().unwrap_err().kind(), std::io::ErrorKind::StorageFull);
     write_segments.pop();

@@ -8,18 +8,23 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use test_support::Random;
 
-use super::{CAPACITY_BYTES, key, pattern};
+use super::{CAPACITY_BYTES, key, pattern, try_write};
 use crate::{
     Access, Engine, EngineError, Extents, FallocateMode, Generation, LeaseNumber, PlaceholderKind, SeekTarget, Slot,
+    StripeStore,
 };
 
 const PAGE: u64 = 4096;
 
-fn extents(engine: &dyn Engine) -> Arc<dyn Extents> {
+fn stripes(engine: &Arc<dyn Engine>) -> Arc<dyn StripeStore> {
+    Arc::clone(engine).stripes()
+}
+
+fn extents(engine: &Arc<dyn Engine>) -> Arc<dyn Extents> {
     engine.extents().expect("an engine with extent files")
 }
 
-fn allocated_slot(engine: &dyn Engine) -> (Arc<dyn Extents>, Slot) {
+fn allocated_slot(engine: &Arc<dyn Engine>) -> (Arc<dyn Extents>, Slot) {
     let extents = extents(engine);
     let slot = extents.allocate_slot().expect("an empty engine is not crowded");
     (extents, slot)
@@ -39,7 +44,7 @@ fn allocated(extents: &dyn Extents, slot: Slot) -> u64 {
 }
 
 /// A read returns the bytes that were written, at any offset, and they count as used.
-pub fn what_was_written_to_an_extent_is_read(engine: &dyn Engine) {
+pub fn what_was_written_to_an_extent_is_read(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     let data = pattern(1, 300_000);
     put(&*extents, slot, 0, &data);
@@ -49,12 +54,12 @@ pub fn what_was_written_to_an_extent_is_read(engine: &dyn Engine) {
     assert_eq!(content(&*extents, slot), expected);
     assert_eq!(extents.read_at(slot, 299_990, 5).expect("readable"), &expected[299_990..299_995]);
     assert_eq!(extents.state(slot).expect("it is there").length, 300_000);
-    assert!((300_000..=CAPACITY_BYTES).contains(&engine.usage().used), "{:?}", engine.usage());
+    assert!((300_000..=CAPACITY_BYTES).contains(&stripes(engine).usage().used), "{:?}", stripes(engine).usage());
     put(&*extents, slot, 5, b"");
 }
 
 /// A hole reads as zeros and takes no space.
-pub fn a_hole_reads_as_zeros_and_holds_nothing(engine: &dyn Engine) {
+pub fn a_hole_reads_as_zeros_and_holds_nothing(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     put(&*extents, slot, 1 << 40, b"far");
     assert_eq!(extents.read_at(slot, (1 << 40) - 2, 9).expect("readable"), &b"\0\0far"[..]);
@@ -63,7 +68,7 @@ pub fn a_hole_reads_as_zeros_and_holds_nothing(engine: &dyn Engine) {
 }
 
 /// A read is short at the end of the file, and empty behind it.
-pub fn a_read_of_an_extent_is_short_at_its_end(engine: &dyn Engine) {
+pub fn a_read_of_an_extent_is_short_at_its_end(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     let read = |offset, len| extents.read_at(slot, offset, len).expect("readable").to_vec();
     assert!(read(0, 10).is_empty());
@@ -75,7 +80,7 @@ pub fn a_read_of_an_extent_is_short_at_its_end(engine: &dyn Engine) {
 }
 
 /// Truncated bytes never come back.
-pub fn a_cut_extent_never_shows_what_was_cut(engine: &dyn Engine) {
+pub fn a_cut_extent_never_shows_what_was_cut(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     for kept in [0, 1, 5000, 8192, 20_000] {
         let data = pattern(2, 20_000);
@@ -89,7 +94,7 @@ pub fn a_cut_extent_never_shows_what_was_cut(engine: &dyn Engine) {
 }
 
 /// Appends go to the end, in the order in which they come.
-pub fn an_append_goes_to_the_end(engine: &dyn Engine) {
+pub fn an_append_goes_to_the_end(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     put(&*extents, slot, 0, b"ab");
     assert_eq!(extents.append(slot, b"cd").expect("room").offset, 2);
@@ -100,7 +105,7 @@ pub fn an_append_goes_to_the_end(engine: &dyn Engine) {
 }
 
 /// An allocated slot is not allocated again.
-pub fn slots_are_allocated_once(engine: &dyn Engine) {
+pub fn slots_are_allocated_once(engine: &Arc<dyn Engine>) {
     let extents = extents(engine);
     let mut slots: Vec<Slot> = (0..50).map(|_| extents.allocate_slot().expect("not crowded")).collect();
     extents.free_slot(slots.swap_remove(20));
@@ -115,11 +120,11 @@ pub fn slots_are_allocated_once(engine: &dyn Engine) {
 
 /// A slot that was freed is empty when it is allocated again. Its space is free at once, and the
 /// freed hook runs.
-pub fn a_freed_slot_is_empty_and_its_space_is_free(engine: &dyn Engine) {
+pub fn a_freed_slot_is_empty_and_its_space_is_free(engine: &Arc<dyn Engine>) {
     let extents = extents(engine);
     let calls = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&calls);
-    engine.on_freed(Arc::new(move || {
+    stripes(engine).on_freed(Arc::new(move || {
         counter.fetch_add(1, Ordering::SeqCst);
     }));
     for _ in 0..20 {
@@ -129,40 +134,41 @@ pub fn a_freed_slot_is_empty_and_its_space_is_free(engine: &dyn Engine) {
         let before = calls.load(Ordering::SeqCst);
         extents.free_slot(slot);
         assert!(calls.load(Ordering::SeqCst) > before);
-        assert_eq!(engine.usage().used, 0);
+        assert_eq!(stripes(engine).usage().used, 0);
     }
     assert_eq!(extents.slot_counts().0, extents.slot_counts().1, "all are in the stock");
 }
 
 /// Extents, stripes and reservations share the capacity: none gets space that another has, and all
 /// can get the free space.
-pub fn extents_and_stripes_share_the_capacity(engine: &dyn Engine) {
+pub fn extents_and_stripes_share_the_capacity(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
-    engine.reserve(CAPACITY_BYTES / 2).expect("room");
+    let store = stripes(engine);
+    store.reserve(CAPACITY_BYTES / 2).expect("room");
     let put = extents.write_at(slot, 0, &pattern(4, 4 << 20)).expect("some of it has room");
     assert!(
         u64::from(put.length) <= CAPACITY_BYTES / 2 && u64::from(put.length) >= CAPACITY_BYTES / 2 - 8 * PAGE,
         "{put:?}"
     );
-    assert!(engine.usage().used <= CAPACITY_BYTES);
+    assert!(store.usage().used <= CAPACITY_BYTES);
     let refused = extents
         .write_at(slot, CAPACITY_BYTES, &pattern(5, 100_000))
         .and_then(|_| extents.write_at(slot, 2 * CAPACITY_BYTES, &pattern(5, 100_000)));
     assert!(matches!(refused, Err(EngineError::Full { .. })), "{refused:?}");
-    assert!(engine.write(key(0), Generation(0), 0, &pattern(6, engine.stripe_bytes())).is_err());
+    assert!(try_write(&*store, key(0), Generation(0), 0, &pattern(6, store.stripe_bytes())).is_err());
     assert!(!extents.reserve_headroom() && extents.allocate_slot().is_none());
-    engine.release(CAPACITY_BYTES / 2);
-    engine.write(key(0), Generation(0), 0, &pattern(6, engine.stripe_bytes())).expect("room for a stripe now");
+    store.release(CAPACITY_BYTES / 2);
+    try_write(&*store, key(0), Generation(0), 0, &pattern(6, store.stripe_bytes())).expect("room for a stripe now");
     extents.write_at(slot, 2 * CAPACITY_BYTES, &pattern(5, 1000)).expect("and for the extent");
     extents.free_slot(slot);
-    engine.remove(key(0)).expect("removable");
-    assert_eq!(engine.usage().used, 0);
-    engine.reserve(CAPACITY_BYTES - PAGE).expect("all that an extent had is free for others, but a page");
-    engine.release(CAPACITY_BYTES - PAGE);
+    store.remove(key(0)).wait().expect("removable");
+    assert_eq!(store.usage().used, 0);
+    store.reserve(CAPACITY_BYTES - PAGE).expect("all that an extent had is free for others, but a page");
+    store.release(CAPACITY_BYTES - PAGE);
 }
 
 /// A punched range reads as zeros, and its whole pages are free.
-pub fn a_punched_range_is_zeros_and_free(engine: &dyn Engine) {
+pub fn a_punched_range_is_zeros_and_free(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     let mut expected = pattern(7, 100_000);
     put(&*extents, slot, 0, &expected);
@@ -176,7 +182,7 @@ pub fn a_punched_range_is_zeros_and_free(engine: &dyn Engine) {
 }
 
 /// An allocated range has space. Bytes that were there stay, unless zeros were asked for.
-pub fn an_allocated_range_has_space_and_zeros(engine: &dyn Engine) {
+pub fn an_allocated_range_has_space_and_zeros(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     put(&*extents, slot, 0, &[7; 5000]);
     let length = || extents.state(slot).expect("it is there").length;
@@ -197,7 +203,7 @@ pub fn an_allocated_range_has_space_and_zeros(engine: &dyn Engine) {
 }
 
 /// Seeks find data and holes, with the precision of a page.
-pub fn a_seek_finds_data_and_holes(engine: &dyn Engine) {
+pub fn a_seek_finds_data_and_holes(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     put(&*extents, slot, 0, &[1; 4096]);
     put(&*extents, slot, 1 << 30, &[1; 4096]);
@@ -216,7 +222,7 @@ pub fn a_seek_finds_data_and_holes(engine: &dyn Engine) {
 
 /// A time that was set stays until the next change. A slot that is allocated again has none of
 /// its earlier times.
-pub fn a_set_time_stays_until_the_next_change(engine: &dyn Engine) {
+pub fn a_set_time_stays_until_the_next_change(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     let state = || extents.state(slot).expect("it is there");
     let past = UNIX_EPOCH + Duration::new(1000, 5);
@@ -242,7 +248,7 @@ const BOTH: Access = Access { read: true, write: true, append: false };
 
 /// An open descriptor and the extent itself see each other's bytes. Offset, access mode and append
 /// mode belong to each open. Skipped if the engine keeps the bytes in no file.
-pub fn an_open_has_an_offset_and_an_access_of_its_own(engine: &dyn Engine) {
+pub fn an_open_has_an_offset_and_an_access_of_its_own(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     if extents.fd(slot).is_none() {
         return;
@@ -268,7 +274,7 @@ pub fn an_open_has_an_offset_and_an_access_of_its_own(engine: &dyn Engine) {
 
 /// An open lease is alive as long as there is a copy of the descriptor that was opened under it.
 /// Until then the extent is busy.
-pub fn a_lease_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn Engine) {
+pub fn a_lease_is_held_until_the_last_copy_of_its_open_is_closed(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     let other = extents.allocate_slot().expect("not crowded");
     for (access, lease) in [(READ, 1), (WRITE, 2), (BOTH, 3), (Access { append: true, ..WRITE }, (1 << 62) - 1)] {
@@ -289,11 +295,13 @@ pub fn a_lease_is_held_until_the_last_copy_of_its_open_is_closed(engine: &dyn En
 
 /// A placeholder is alive as long as there is a copy of it. It cannot be read or written; that of a
 /// file has an offset.
-pub fn a_placeholder_is_open_until_its_last_copy_is_closed_and_shows_nothing(engine: &dyn Engine) {
+pub fn a_placeholder_is_open_until_its_last_copy_is_closed_and_shows_nothing(engine: &Arc<dyn Engine>) {
+    let placeholders = Arc::clone(engine).placeholders().expect("an engine with placeholders");
     for (kind, lease) in [(PlaceholderKind::File, 1), (PlaceholderKind::Directory, 2), (PlaceholderKind::File, 3)] {
-        let (descriptor, held) = engine.create_placeholder(kind, LeaseNumber(lease)).expect("there are descriptors");
+        let (descriptor, held) =
+            placeholders.create_placeholder(kind, LeaseNumber(lease)).expect("there are descriptors");
         let (_other, other_held) =
-            engine.create_placeholder(kind, LeaseNumber(10 + lease)).expect("there are descriptors");
+            placeholders.create_placeholder(kind, LeaseNumber(10 + lease)).expect("there are descriptors");
         let mut copy = File::from(descriptor.try_clone().expect("a copy"));
         drop(descriptor);
         assert!(held.is_open(), "{kind:?}");
@@ -309,7 +317,7 @@ pub fn a_placeholder_is_open_until_its_last_copy_is_closed_and_shows_nothing(eng
 }
 
 /// Random calls leave the same bytes as in a plain vector.
-pub fn random_calls_agree_with_a_plain_file(engine: &dyn Engine) {
+pub fn random_calls_agree_with_a_plain_file(engine: &Arc<dyn Engine>) {
     let (extents, slot) = allocated_slot(engine);
     let mut random = Random::new(11);
     let mut plain: Vec<u8> = Vec::new();

@@ -8,11 +8,11 @@ use placement::{FileId, StripeNo};
 use test_support::Random;
 
 use super::pattern;
-use crate::{Engine, EngineError, Generation, ModelEngine, StripeKey};
+use crate::{EngineError, Generation, ModelEngine, StoreCompletion, StripeKey, StripeStore};
 
 /// The number of stripes that random calls choose from: few, so that calls affect the same stripe
 /// often.
-const KEYS: u64 = 6;
+pub const KEYS: u64 = 6;
 /// The most views held at a time. Each further view makes the oldest be checked and dropped.
 const VIEWS_MAX: usize = 8;
 /// The seeds, and the calls of each, of the test: about a second for an engine in a debug build.
@@ -73,7 +73,7 @@ pub enum RandomCall {
     },
     /// Removes the stripe.
     Remove(StripeKey),
-    /// Calls [`Engine::shrink_to_fit`] on the stripe.
+    /// Calls [`StripeStore::shrink_to_fit`] on the stripe.
     ShrinkToFit(StripeKey),
     /// Reserves bytes, after releasing the previous reservation.
     Reserve(u64),
@@ -81,9 +81,26 @@ pub enum RandomCall {
     DropView(usize),
 }
 
+impl RandomCall {
+    /// Submits the call, if it changes a stripe; returns its key too. `number` chooses the bytes.
+    pub fn submit(self, store: &dyn StripeStore, number: u32) -> Option<(StripeKey, StoreCompletion<()>)> {
+        Some(match self {
+            Self::Write { key, generation, offset, len } => {
+                (key, store.write(key, generation, offset, &pattern(number, len).into()))
+            }
+            Self::Truncate { key, generation, len } => (key, store.truncate(key, generation, len)),
+            Self::Zero { key, generation, offset, len } => (key, store.zero(key, generation, offset, len)),
+            Self::Extend { key, generation, len } => (key, store.extend(key, generation, len)),
+            Self::Remove(key) => (key, store.remove(key)),
+            Self::ShrinkToFit(key) => (key, store.shrink_to_fit(key)),
+            Self::Read { .. } | Self::Reserve(_) | Self::DropView(_) => return None,
+        })
+    }
+}
+
 /// Thousands of random calls give the results that the model gives; calls that return `Full` change
 /// nothing.
-pub fn random_calls_agree_with_the_model(engine: &dyn Engine) {
+pub fn random_calls_agree_with_the_model(engine: &dyn StripeStore) {
     for seed in 0..SEEDS {
         run(engine, seed, STEPS);
     }
@@ -97,7 +114,7 @@ pub fn random_calls(seed: u64, count: u32, stripe_bytes: u32) -> Vec<RandomCall>
 
 /// Makes the `count` calls of `seed` on an empty engine, checks each against the model, and leaves
 /// the engine empty.
-pub fn run(engine: &dyn Engine, seed: u64, count: u32) {
+pub fn run(engine: &dyn StripeStore, seed: u64, count: u32) {
     let model = ModelEngine::new(u64::MAX, engine.stripe_bytes());
     let mut trial = Trial { engine, model, views: Vec::new(), reserved: 0, context: String::new() };
     for (number, step) in (0..).zip(random_calls(seed, count, engine.stripe_bytes())) {
@@ -109,7 +126,7 @@ pub fn run(engine: &dyn Engine, seed: u64, count: u32) {
 }
 
 struct Trial<'a> {
-    engine: &'a dyn Engine,
+    engine: &'a dyn StripeStore,
     model: ModelEngine,
     /// Views of the engine, each with a copy of its bytes at the time of the read.
     views: Vec<(Bytes, Vec<u8>)>,
@@ -120,36 +137,23 @@ struct Trial<'a> {
 impl Trial<'_> {
     fn call(&mut self, step: RandomCall, number: u32) {
         match step {
-            RandomCall::Write { key, generation, offset, len } => {
-                let data = pattern(number, len);
-                self.mutate(key, |engine| engine.write(key, generation, offset, &data));
-            }
-            RandomCall::Truncate { key, generation, len } => {
-                self.mutate(key, |engine| engine.truncate(key, generation, len));
-            }
-            RandomCall::Zero { key, generation, offset, len } => {
-                self.mutate(key, |engine| engine.zero(key, generation, offset, len));
-            }
-            RandomCall::Extend { key, generation, len } => {
-                self.mutate(key, |engine| engine.extend(key, generation, len));
-            }
-            RandomCall::Remove(key) => self.mutate(key, |engine| engine.remove(key)),
-            RandomCall::ShrinkToFit(key) => self.mutate(key, |engine| engine.shrink_to_fit(key)),
             RandomCall::Read { key, offset, len } => self.read(key, offset, len),
             RandomCall::Reserve(bytes) => self.reserve(bytes),
             RandomCall::DropView(index) if index < self.views.len() => self.drop_view(index),
             RandomCall::DropView(_) => {}
+            change => self.mutate(change, number),
         }
     }
 
-    /// Makes the call on both, unless the engine is full; then compares the whole stripe.
-    fn mutate(&self, key: StripeKey, op: impl Fn(&dyn Engine) -> Result<(), EngineError>) {
-        let answer = op(self.engine);
+    /// Makes the change on both, unless the engine is full; then compares the whole stripe.
+    fn mutate(&self, change: RandomCall, number: u32) {
+        let (key, submitted) = change.submit(self.engine, number).expect("it changes a stripe");
+        let answer = submitted.wait();
         if !matches!(answer, Err(EngineError::Full { .. })) {
-            let expected = op(&self.model);
+            let expected = change.submit(&self.model, number).expect("as above").1.now();
             assert_eq!(result_kind(&answer), result_kind(&expected), "{}", self.context);
         }
-        let (found, expected) = (self.engine.read(key, 0, u32::MAX), self.model.read(key, 0, u32::MAX));
+        let (found, expected) = (self.engine.read(key, 0, u32::MAX).wait(), self.model.read(key, 0, u32::MAX));
         let (found, expected) = (found.expect("readable"), expected.expect("readable"));
         assert_eq!(found.len(), expected.len(), "length after {}", self.context);
         if found != expected {
@@ -159,7 +163,7 @@ impl Trial<'_> {
     }
 
     fn read(&mut self, key: StripeKey, offset: u32, len: u32) {
-        let found = self.engine.read(key, offset, len).expect("readable");
+        let found = self.engine.read(key, offset, len).wait().expect("readable");
         let expected = self.model.read(key, offset, len).expect("readable");
         assert!(found == expected, "{}", self.context);
         if self.views.len() == VIEWS_MAX {
@@ -193,24 +197,24 @@ impl Trial<'_> {
             self.drop_view(0);
         }
         self.engine.release(self.reserved);
-        (0..KEYS).for_each(|number| self.engine.remove(numbered_key(number)).expect("removable"));
+        (0..KEYS).for_each(|number| self.engine.remove(numbered_key(number)).wait().expect("removable"));
         let usage = self.engine.usage();
         assert_eq!((usage.used, usage.reserved, usage.stripes), (0, 0, 0), "after all was removed; {}", self.context);
     }
 }
 
 /// The kind of a result, without its numbers.
-fn result_kind(answer: &Result<(), EngineError>) -> &'static str {
+pub fn result_kind(answer: &Result<(), EngineError>) -> &'static str {
     match answer {
         Ok(()) => "done",
         Err(EngineError::Full { .. }) => "full",
         Err(EngineError::Stale { .. }) => "stale",
         Err(EngineError::TooLong { .. }) => "too long",
-        Err(EngineError::Io { .. } | EngineError::Extent { .. }) => "io",
+        Err(EngineError::Io { .. } | EngineError::Extent { .. } | EngineError::Closed) => "io",
     }
 }
 
-fn numbered_key(number: u64) -> StripeKey {
+pub fn numbered_key(number: u64) -> StripeKey {
     StripeKey { file: FileId(40 + number / 3), stripe: StripeNo(number % 3) }
 }
 

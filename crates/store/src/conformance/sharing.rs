@@ -7,14 +7,14 @@ use std::thread;
 use bytes::Bytes;
 
 use super::{FIRST, content, key, pattern, write};
-use crate::Engine;
+use crate::StripeStore;
 
 /// The number of rounds of a test with threads: enough to catch a torn read on two cores in most
 /// runs, few enough for a debug build.
 const ROUNDS: u32 = 200;
 
 /// The bytes of a view never change, whatever happens to the stripe and to its space.
-pub fn a_view_stays_the_same_bytes(engine: &dyn Engine) {
+pub fn a_view_stays_the_same_bytes(engine: &dyn StripeStore) {
     let len = engine.stripe_bytes();
     let first = pattern(1, len / 2);
     write(engine, key(0), 0, &first);
@@ -22,9 +22,9 @@ pub fn a_view_stays_the_same_bytes(engine: &dyn Engine) {
     write(engine, key(0), 3, b"overwritten");
     let overwritten = view(engine, 0);
     write(engine, key(0), len / 2, b"appended");
-    engine.truncate(key(0), FIRST, 20).expect("a truncation needs no room");
+    engine.truncate(key(0), FIRST, 20).wait().expect("a truncation needs no room");
     write(engine, key(0), 0, &[0xFF; 40]);
-    engine.remove(key(0)).expect("removable");
+    engine.remove(key(0)).wait().expect("removable");
     write(engine, key(0), 0, &vec![0xEE; len as usize]);
     write(engine, key(1), 0, &vec![0xDD; len as usize]);
     let mut expected = first.clone();
@@ -34,12 +34,12 @@ pub fn a_view_stays_the_same_bytes(engine: &dyn Engine) {
 }
 
 /// The space of a removed stripe counts as used until its last view is dropped; then the hook runs.
-pub fn a_dropped_view_frees_its_space_and_calls_the_hook(engine: &dyn Engine) {
+pub fn a_dropped_view_frees_its_space_and_calls_the_hook(engine: &dyn StripeStore) {
     let calls = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&calls);
     write(engine, key(0), 0, &pattern(1, engine.stripe_bytes()));
     let (one, two) = (view(engine, 0), view(engine, 0).slice(5..9));
-    engine.remove(key(0)).expect("removable");
+    engine.remove(key(0)).wait().expect("removable");
     engine.on_freed(Arc::new(move || {
         counted.fetch_add(1, Ordering::SeqCst);
     }));
@@ -54,7 +54,7 @@ pub fn a_dropped_view_frees_its_space_and_calls_the_hook(engine: &dyn Engine) {
 }
 
 /// A reader beside two writers sees one write whole, never parts of two.
-pub fn a_write_is_seen_whole_or_not_at_all(engine: &dyn Engine) {
+pub fn a_write_is_seen_whole_or_not_at_all(engine: &dyn StripeStore) {
     let len = engine.stripe_bytes() as usize;
     write(engine, key(0), 0, &vec![0; len]);
     let (start, done) = (Barrier::new(3), AtomicBool::new(false));
@@ -85,7 +85,7 @@ pub fn a_write_is_seen_whole_or_not_at_all(engine: &dyn Engine) {
 
 /// Threads that append to stripes of their own, and also use one shared stripe, find all their
 /// bytes.
-pub fn appends_by_many_threads_to_their_own_stripes_all_stand(engine: &dyn Engine) {
+pub fn appends_by_many_threads_to_their_own_stripes_all_stand(engine: &dyn StripeStore) {
     let (threads, piece) = (4_u32, engine.stripe_bytes() / 64);
     thread::scope(|scope| {
         for thread in 0..threads {
@@ -100,7 +100,7 @@ pub fn appends_by_many_threads_to_their_own_stripes_all_stand(engine: &dyn Engin
     assert!((0..threads).all(|thread| shared[thread as usize] == 1), "{shared:?}");
 }
 
-fn append_and_check(engine: &dyn Engine, thread: u32, round: u32, piece: u32) {
+fn append_and_check(engine: &dyn StripeStore, thread: u32, round: u32, piece: u32) {
     let own = key(thread.into());
     let data = pattern(thread * 1000 + round, piece * 32);
     for (number, part) in (0..).zip(data.chunks(piece as usize)) {
@@ -108,9 +108,9 @@ fn append_and_check(engine: &dyn Engine, thread: u32, round: u32, piece: u32) {
         write(engine, key(100), thread, &[1]);
     }
     assert_eq!(content(engine, own), data, "thread {thread}, round {round}");
-    engine.remove(own).expect("removable");
+    engine.remove(own).wait().expect("removable");
 }
 
-fn view(engine: &dyn Engine, stripe: u64) -> Bytes {
-    engine.read(key(stripe), 0, u32::MAX).expect("readable")
+fn view(engine: &dyn StripeStore, stripe: u64) -> Bytes {
+    engine.read(key(stripe), 0, u32::MAX).wait().expect("readable")
 }

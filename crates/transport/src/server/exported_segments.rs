@@ -3,7 +3,7 @@
 
 use crate::socket::framed::Framed;
 use std::{collections::BTreeMap, fmt, sync::Arc};
-use store::{SegmentPosition, Segments};
+use store::{SegmentPosition, SharedMemory};
 use wire::codec::{Segment, encode_segment, encode_segment_removed};
 
 /// Most segments exported to one client; bytes in others are sent. Far more than there are clients
@@ -12,7 +12,7 @@ const EXPORTED_MAX: usize = 4096;
 
 /// Segments exported to one client.
 pub struct ExportedSegments {
-    segments: Arc<dyn Segments>,
+    segments: Arc<dyn SharedMemory>,
     /// Exported segments by number: true if the client has mapped it.
     known: BTreeMap<u32, bool>,
     /// Number of removed segments at the last check.
@@ -23,7 +23,7 @@ pub struct ExportedSegments {
 
 impl ExportedSegments {
     /// Exports the permanent segments, but not yet to a short-lived client.
-    pub fn new(segments: &Arc<dyn Segments>, short_lived: bool, framed: &mut Framed) -> Self {
+    pub fn new(segments: &Arc<dyn SharedMemory>, short_lived: bool, framed: &mut Framed) -> Self {
         let mut exported = Self {
             segments: segments.clone(),
             known: BTreeMap::new(),
@@ -46,7 +46,7 @@ impl ExportedSegments {
     }
 
     /// Memory of the node.
-    pub fn segments(&self) -> &dyn Segments {
+    pub fn segments(&self) -> &dyn SharedMemory {
         &*self.segments
     }
 

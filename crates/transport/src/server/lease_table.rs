@@ -23,7 +23,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
 };
-use store::{SegmentPosition, Segments, WriteSegment};
+use store::{SegmentPosition, SharedMemory, WriteSegment};
 use tokio::{
     io::{AsyncReadExt, unix::AsyncFd},
     net::unix::pipe,
@@ -120,7 +120,7 @@ impl LeaseTable {
     }
 
     /// Called when the client has sent or published stripe data: offers it blocks for the next.
-    pub fn offer_write_segment(&mut self, bytes: usize, segments: &dyn Segments, framed: &mut Framed) {
+    pub fn offer_write_segment(&mut self, bytes: usize, segments: &dyn SharedMemory, framed: &mut Framed) {
         if bytes < self.limits.min_write_bytes as usize && self.segment.is_none() {
             return;
         }

@@ -39,7 +39,7 @@ use std::{
     task::{Context, Poll, Waker, ready},
     time::Instant,
 };
-use store::Segments;
+use store::SharedMemory;
 use tokio::{
     sync::{mpsc::UnboundedReceiver, watch},
     task::{AbortHandle, JoinSet, yield_now},
@@ -60,7 +60,7 @@ use wire::{
 pub struct ServerState {
     pub node: Arc<Node>,
     /// Memory of the node, exported to clients of this host.
-    pub segments: Option<Arc<dyn Segments>>,
+    pub segments: Option<Arc<dyn SharedMemory>>,
     /// Finishes what clients leave behind.
     pub cleanup: SessionCleanup,
     /// Sessions that a connection carries, or that are being ended.

@@ -8,7 +8,7 @@ use client::{Client, Connection, Objects, RetryPolicy, objects::Condition};
 use placement::{Epoch, FileId};
 use rustix::io::pwrite;
 use std::{io::Write, sync::Arc};
-use store::Engine;
+use store::StripeStore;
 use test_support::until_polled;
 use transport::{Remote, ServerLimits};
 use vfs::Vfs;

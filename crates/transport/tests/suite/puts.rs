@@ -15,7 +15,7 @@ use client::{Client, Objects, RetryPolicy, objects::Condition};
 use placement::{FileId, StripeNo};
 use rustix::process::Signal;
 use std::{io::BufRead, sync::Arc};
-use store::{Engine, Generation, StripeKey};
+use store::{Generation, SharedMemory, StripeKey, StripeStore};
 use test_support::until_polled;
 use transport::{Address, ServerLimits};
 use wire::Refusal;
@@ -80,7 +80,7 @@ impl Host {
     }
 
     fn bays_gone(&self) -> u64 {
-        self.engine.segments().unwrap().closed_segments()
+        self.engine.closed_segments()
     }
 }
 
@@ -98,11 +98,11 @@ fn acknowledged(child: &mut ChildProcess, puts: u64) -> u64 {
 async fn the_bytes_of_an_object_become_its_stripes_where_they_were_put() {
     let host = host();
     let client = objects(host.server.address()).await;
-    let own = host.engine.segments().unwrap().lengths().len();
+    let own = host.engine.lengths().len();
     let place = async |number: u64| {
         let truth = Objects::new(Client::embedded(host.node.clone()));
         let value = truth.get(format!("o/{}", number % 5).as_bytes()).await.unwrap();
-        let place = host.engine.segments().unwrap().locate(&value.pieces[0]).unwrap();
+        let place = host.engine.locate(&value.pieces[0]).unwrap();
         assert!(value.into_bytes() == object_of(number));
         place.segment as usize
     };

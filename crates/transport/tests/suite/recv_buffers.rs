@@ -8,7 +8,7 @@ use client::{Client, Objects, RetryPolicy, objects::Condition};
 use node::NodeSettings;
 use placement::{Epoch, FileId, PartitionId, StripeNo};
 use std::{io::Write, net::Shutdown, sync::Arc};
-use store::{Engine, Generation, StripeKey};
+use store::{Generation, StripeKey, StripeStore};
 use test_support::until_polled;
 use transport::Server;
 use wire::{Body, Request, Session, StripeAction, codec::encode_request, handshake::VERSIONS};

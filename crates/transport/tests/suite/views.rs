@@ -14,7 +14,7 @@ use super::common::{
 use bytes::Bytes;
 use rustix::process::Signal;
 use std::collections::VecDeque;
-use store::Engine;
+use store::StripeStore;
 use test_support::{Random, until_polled};
 use transport::ServerLimits;
 use vfs::{Handle, Vfs};

@@ -6,7 +6,7 @@ use super::{
 };
 use bytes::{Buf, BufMut, Bytes, BytesMut, buf::Limit};
 use std::sync::Arc;
-use store::Segments;
+use store::SharedMemory;
 
 /// Size of a read if no longer frame is announced, bytes: many small frames in one system call.
 const READ_BYTES: usize = 64 << 10;
@@ -46,7 +46,7 @@ pub struct Frames {
     /// The received part of the payload, once the meta is complete.
     payload: Option<IncomingPayload>,
     /// The engine's memory for payloads of requests, if there is any.
-    segments: Option<Arc<dyn Segments>>,
+    segments: Option<Arc<dyn SharedMemory>>,
     failed: Option<DecodeError>,
 }
 
@@ -59,7 +59,7 @@ impl Frames {
     }
 
     /// From now on receives payloads of requests into this memory, as far as it has space.
-    pub fn receive_into(&mut self, segments: Arc<dyn Segments>) {
+    pub fn receive_into(&mut self, segments: Arc<dyn SharedMemory>) {
         self.segments = Some(segments);
     }
 

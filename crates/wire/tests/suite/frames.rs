@@ -12,7 +12,7 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
 };
-use store::{RecvBuffer, SegmentPosition, Segments, WriteSegment};
+use store::{RecvBuffer, SegmentPosition, SharedMemory, WriteSegment};
 use test_support::Random;
 use wire::{
     Answer, Request,
@@ -93,7 +93,7 @@ struct Memory(Arc<AtomicUsize>);
 #[derive(Debug)]
 struct TestRecvBuffer(Vec<u8>, Arc<AtomicUsize>);
 
-impl Segments for Memory {
+impl SharedMemory for Memory {
     fn lengths(&self) -> Vec<u64> {
         Vec::new()
     }
