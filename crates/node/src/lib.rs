@@ -112,4 +112,6 @@ mod metrics_test;
 #[cfg(test)]
 mod node_test;
 #[cfg(test)]
+mod stripes_test;
+#[cfg(test)]
 mod subscriber_set_test;

@@ -7,7 +7,7 @@ use crate::{
     clients::{RETRY_WITHOUT_PAUSES, block_on},
     linearizability::*,
     object_model::*,
-    pool::*,
+    pool::{self, *},
 };
 use bytes::Bytes;
 use client::{
@@ -15,6 +15,7 @@ use client::{
     objects::{Condition, Value, Version},
     testing::{CountingConnection, SteppedConnection},
 };
+use parking_lot::Mutex;
 use std::{
     future::Future,
     pin::{Pin, pin},
@@ -25,7 +26,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use store::ModelEngine;
+use store::{LateStore, ModelEngine};
 use test_support::Random;
 use vfs::Vfs;
 use wire::{Refusal, RenameMode};
@@ -147,10 +148,29 @@ fn interleave(clients: &mut Vec<ObjectClient>, rng: &mut Random, dies: bool) -> 
     (history, dead)
 }
 
-fn try_seed(seed: u64, clients: usize, operations: usize, dies: bool) {
+/// How a run differs from others.
+#[derive(Clone, Copy, Default)]
+struct RunSettings {
+    /// Drops one client at a random point.
+    dies: bool,
+    /// The engines answer late and out of order.
+    is_late: bool,
+}
+
+fn try_seed(seed: u64, clients: usize, operations: usize, settings: RunSettings) {
+    let RunSettings { dies, is_late } = settings;
     let nodes = if seed.is_multiple_of(4) { 4 } else { 1 };
-    let settings = node::NodeSettings { partitions: 16, space_wait: Duration::ZERO, ..settings() };
-    let pool = Pool::start(nodes, &settings, || Arc::new(ModelEngine::new(64 << 20, STRIPE)));
+    let settings = node::NodeSettings { partitions: 16, space_wait: Duration::ZERO, ..pool::settings() };
+    let late_stores = Mutex::new(Vec::new());
+    let pool = Pool::start(nodes, &settings, || {
+        let model = ModelEngine::new(64 << 20, STRIPE);
+        if !is_late {
+            return Arc::new(model);
+        }
+        let late = Arc::new(LateStore::new(model, seed));
+        late_stores.lock().push(late.clone());
+        late
+    });
     let healthy = block_on(pool.over(|node| node, RETRY_WITHOUT_PAUSES));
     for directory in ["a", "b"] {
         block_on(healthy.make_directories(directory.as_bytes())).unwrap();
@@ -195,19 +215,26 @@ fn try_seed(seed: u64, clients: usize, operations: usize, dies: bool) {
     for session in sessions {
         block_on(healthy.client().recover(session)).unwrap();
     }
+    late_stores.lock().iter().for_each(|late| late.settle());
     let after = healthy.usage();
     assert_eq!((after.used, after.files, after.stripes), (before.used, before.files, 0), "seed {seed}: space was left");
 }
 
 #[test]
 fn whatever_clients_do_with_objects_at_once_has_an_order() {
-    (0..400).for_each(|seed| try_seed(seed, 2, 5, false));
-    (400..800).for_each(|seed| try_seed(seed, 3, 4, false));
+    (0..400).for_each(|seed| try_seed(seed, 2, 5, RunSettings::default()));
+    (400..800).for_each(|seed| try_seed(seed, 3, 4, RunSettings::default()));
 }
 
 #[test]
 fn a_client_that_dies_among_others_has_done_its_last_put_or_not() {
-    (0..600).for_each(|seed| try_seed(seed, 3, 4, true));
+    (0..600).for_each(|seed| try_seed(seed, 3, 4, RunSettings { dies: true, is_late: false }));
+}
+
+#[test]
+fn it_has_an_order_over_engines_that_answer_late_too() {
+    (0..300).for_each(|seed| try_seed(seed, 3, 4, RunSettings { dies: false, is_late: true }));
+    (300..600).for_each(|seed| try_seed(seed, 3, 4, RunSettings { dies: true, is_late: true }));
 }
 
 #[test]

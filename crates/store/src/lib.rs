@@ -8,7 +8,8 @@
 //!
 //! This crate also has all that the tests of a store, or of its users, need: the contract as test
 //! functions ([`conformance`]; every store runs them by [`conformance_tests!`]), a reference
-//! implementation ([`ModelEngine`]), and a store that injects faults ([`FaultyStore`]).
+//! implementation ([`ModelEngine`]), a store that injects faults ([`FaultyStore`]), and one that
+//! answers late and out of order ([`LateStore`]).
 #![deny(unsafe_code)]
 
 mod completion;
@@ -17,6 +18,7 @@ mod engine;
 mod error;
 mod extents;
 mod fault_injection;
+mod late;
 mod model;
 mod model_extents;
 #[allow(unsafe_code, reason = "the one file that touches raw memory; its block says why it is sound")]
@@ -30,6 +32,7 @@ pub use engine::Engine;
 pub use error::EngineError;
 pub use extents::{Access, ExtentState, Extents, FallocateMode, LeaseNumber, SeekTarget, Slot, WriteResult};
 pub use fault_injection::{EngineCall, EngineOp, FaultRule, FaultyStore};
+pub use late::LateStore;
 pub use model::ModelEngine;
 pub use offer_table::{OFFER_SLOTS, OFFER_TABLE_BYTES, OfferTable};
 pub use placeholder::{PlaceholderHandle, PlaceholderKind, Placeholders};
