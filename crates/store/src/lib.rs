@@ -1,7 +1,8 @@
 //! Layer 2: the traits of storage: bytes of stripes by key; with conformance suites and doubles.
 //!
 //! A [`StripeStore`] stores the bytes of stripes and nothing else: it knows no names, networks or
-//! clocks. It may be slow: each operation has a [`StoreCompletion`]. An [`Engine`] is what a node is given: a store, and perhaps extent files, each in a file of
+//! clocks. It may be slow: each operation has a [`StoreCompletion`]. A [`Tier`] makes one store of
+//! two. An [`Engine`] is what a node is given: a store, and perhaps extent files, each in a file of
 //! its own ([`Extents`]); memory that other processes can map ([`SharedMemory`]), or write and then
 //! hand over to the engine ([`WriteSegment`]), and receive buffers ([`RecvBuffer`]); and
 //! placeholder descriptors ([`Placeholders`]).
@@ -26,6 +27,7 @@ mod offer_table;
 mod placeholder;
 mod shared_memory;
 mod stripe_store;
+mod tier;
 
 pub use completion::{PendingOperation, Promise, StoreCompletion};
 pub use engine::Engine;
@@ -40,3 +42,4 @@ pub use shared_memory::{RecvBuffer, SegmentPosition, SharedMemory, WriteSegment}
 pub use stripe_store::{
     EngineUsage, FreedHook, Generation, StripeEntry, StripeKey, StripeScan, StripeSnapshot, StripeStore,
 };
+pub use tier::{Tier, TierMarks};
