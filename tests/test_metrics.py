@@ -233,7 +233,7 @@ def test_a_request_has_the_same_id_in_the_traces_of_client_and_node(user: Home) 
     user.ok("pool", "stop")
 
 
-WORKERS = ["demotion", "thinning", "leases", "locks", "deletes", "strays", "sessions", "metrics"]
+WORKERS = ["demotion", "thinning", "leases", "locks", "deletes", "strays", "sessions", "pins", "metrics"]
 
 
 def workers(user: Home) -> dict[str, dict[str, object]]:

@@ -35,6 +35,8 @@ pub enum WorkerKind {
     Strays,
     /// Ends what a session had open, when its connection has ended.
     Sessions,
+    /// Waits until nobody uses the memory and descriptors that a client that has ended had leased.
+    Pins,
     /// Adds up recorded times, if metrics are served.
     Metrics,
 }
@@ -49,7 +51,7 @@ struct WorkerRow {
 }
 
 /// The list, in the order of [`WorkerKind`].
-const WORKERS: [WorkerRow; 8] = [
+const WORKERS: [WorkerRow; 9] = [
     WorkerRow { name: "demotion", turn: Some(Node::demote_due), backlog: |node| node.demotions.len() },
     WorkerRow { name: "thinning", turn: Some(Node::thin_next), backlog: |node| node.thinning_queue.len() },
     WorkerRow { name: "leases", turn: Some(Node::probe_next_leases), backlog: |node| node.open_leases.len() },
@@ -57,6 +59,7 @@ const WORKERS: [WorkerRow; 8] = [
     WorkerRow { name: "deletes", turn: None, backlog: |node| node.open_leases.pending_deletes() },
     WorkerRow { name: "strays", turn: None, backlog: |node| node.stray_stripes.files() },
     WorkerRow { name: "sessions", turn: None, backlog: |_| 0 },
+    WorkerRow { name: "pins", turn: None, backlog: |_| 0 },
     WorkerRow { name: "metrics", turn: None, backlog: |_| 0 },
 ];
 

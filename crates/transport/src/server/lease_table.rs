@@ -11,13 +11,14 @@ use crate::{
     socket::{framed::Framed, stream::Stream, unix_socket::UnixSocket},
 };
 use bytes::Bytes;
-use node::BackingFd;
+use node::{BackingFd, Node, WorkerKind};
 use rustix::{
     pipe::{PipeFlags, pipe_with},
     process::{PidfdFlags, pidfd_open},
 };
 use std::{
     collections::HashMap,
+    convert::Infallible,
     future::pending,
     io, mem,
     os::fd::{AsFd, OwnedFd},
@@ -159,8 +160,16 @@ impl LeaseTable {
         }
     }
 
-    /// Called at the end of the connection: waits until nothing leased can be used any more.
-    pub async fn wait_until_unused(mut self) {
+    /// Called at the end of the connection: waits until nothing leased can be used any more, as the
+    /// node's worker for that.
+    pub async fn wait_until_unused(mut self, node: Arc<Node>) {
+        let waiting = async { Ok::<u64, Infallible>(self.wait().await) };
+        let Ok(_) = node.worker_record(WorkerKind::Pins).track(waiting).await;
+    }
+
+    /// Returns the number of leases that ended.
+    async fn wait(&mut self) -> u64 {
+        let left = self.leases.len() as u64;
         if !self.leases.is_empty() || self.segment.is_some() {
             tokio::select! {
                 () = wait_for_close(&mut self.liveness_pipe) => {}
@@ -168,6 +177,7 @@ impl LeaseTable {
             }
             self.leases.clear();
         }
+        left
     }
 }
 

@@ -189,7 +189,9 @@ impl ServerConnection {
         if let Err(error) = framed.stream_mut().block() {
             tracing::debug!(%error, "a connection ended before its last messages were sent");
         }
-        leases.map(|leases| tokio::spawn(leases.wait_until_unused()));
+        if let Some(leases) = leases {
+            tokio::spawn(leases.wait_until_unused(state.node.clone()));
+        }
         waiting.shutdown().await;
         state.waiting_bytes.fetch_sub(waiting_bytes, Relaxed);
         for session in subscribed.into_values() {
