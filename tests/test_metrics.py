@@ -105,12 +105,13 @@ def test_metrics_tell_the_state_of_a_node_at_the_moment(user: Home) -> None:
     assert (empty["tidemill_partitions"], empty["tidemill_space_capacity_bytes"]) == (64, CAPACITY)
     assert (empty["tidemill_files"], empty["tidemill_stripes"], empty["tidemill_space_waiting"]) == (1, 0, 0)
     user.ok("put", "k", "-", stdin=bytes(2 << 20))
+    # The end of its session gives back what it had reserved.
+    wait_for(lambda: metrics(address)["tidemill_sessions"] == 0, "no session is left of the first put")
     filled = metrics(address)
     assert (filled["tidemill_files"], filled["tidemill_stripes"]) == (2, 2)
     assert filled["tidemill_space_used_bytes"] - empty["tidemill_space_used_bytes"] >= 2 << 20
     assert filled["tidemill_space_used_bytes"] == user.status()[0]["used"]
     # A put that has sent bytes and waits for more has a session; it ends with the command.
-    wait_for(lambda: metrics(address)["tidemill_sessions"] == 0, "no session is left of the first put")
     command = [user.binary, "put", "slow", "-"]
     with subprocess.Popen(command, env=user.environment, stdin=subprocess.PIPE) as putting:
         assert putting.stdin is not None
