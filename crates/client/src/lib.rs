@@ -102,6 +102,8 @@ mod file_placement_test;
 #[cfg(test)]
 mod nodes_test;
 #[cfg(test)]
+mod object_fault_test;
+#[cfg(test)]
 mod object_test;
 #[cfg(test)]
 mod path_hint_test;

@@ -135,10 +135,10 @@ impl Client {
     }
 
     /// Ends this client's session, and earlier ones at nodes whose connections did not break, with
-    /// everything that they hold open.
+    /// everything that they hold open. In a forked child the sessions of its parent go on.
     pub async fn close(&self) -> Outcome<()> {
         let bound = self.bind_to_session();
-        let mut sessions = self.router().earlier_sessions.lock().clone();
+        let mut sessions = self.router().earlier_sessions();
         sessions.push(bound.session_state());
         let (mut broadcast, mut left) = (Broadcast::new(&bound), BTreeSet::new());
         for session in &sessions {
@@ -155,7 +155,7 @@ impl Client {
             Ok(()) | Err(Refusal::SessionEnded) => {}
             Err(refusal) => return Err(refusal),
         }
-        self.router().earlier_sessions.lock().clear();
+        self.router().forget_earlier_sessions();
         Ok(())
     }
 

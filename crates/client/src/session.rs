@@ -33,7 +33,7 @@ impl Client {
         if current.id == id {
             return Some(current);
         }
-        self.router().earlier_sessions.lock().iter().find(|state| state.id == id).cloned()
+        self.router().earlier_sessions().into_iter().find(|state| state.id == id)
     }
 
     pub(crate) fn in_session(&self, state: Arc<SessionState>) -> Self {

@@ -1,6 +1,6 @@
 //! Bytes of bound files: read from the host's files, which this node keeps open.
 //!
-//! What the page cache has is read at once. A disk or a network file system may take long, and the
+//! Bytes in the page cache are read at once. A disk or a network file system may take long, and the
 //! thread serves other clients too: meanwhile the runtime, if this is a thread of one, has another
 //! thread do that.
 

@@ -66,7 +66,7 @@ impl Crowd {
         self.ask(session, Command::Change { file, changes: Changes { mode: Some(mode), ..Changes::default() } });
     }
 
-    /// What each subscriber was told since the last call.
+    /// The invalidations of each subscriber since the last call.
     fn heard(&self) -> Vec<Vec<Recall>> {
         self.heard.iter().map(|heard| take(&mut *heard.lock())).collect()
     }

@@ -31,7 +31,7 @@ impl GrantSet {
 /// The sets of further subscribers.
 pub type FurtherSets = [SubscriberIds; GrantSet::ALL.len()];
 
-/// What the current edit of an inode changed that its attributes do not show.
+/// Changes of the current edit of an inode that its attributes do not show.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EditMarks {
     /// It changed bytes or entries.

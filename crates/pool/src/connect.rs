@@ -49,7 +49,7 @@ impl PoolSecret {
 #[derive(Debug)]
 pub struct PoolConnector {
     secret: PoolSecret,
-    /// What drives the connections, if that is the thread that waits.
+    /// The reactor of the connections, if the thread that waits drives them.
     reactor: Option<Reactor>,
     /// True for a process that may be [short-lived](Remote::short_lived).
     short_lived: bool,

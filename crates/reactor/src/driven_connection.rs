@@ -28,7 +28,7 @@ pub trait Driven: fmt::Debug + Send + Sync {
     fn abandon(&self);
 }
 
-/// Whether the socket of a connection may have input.
+/// Knowledge of the input of a connection's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Nothing is known to have come. If something has, the poller reports it.

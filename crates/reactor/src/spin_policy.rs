@@ -38,7 +38,7 @@ const PAUSE_MAX: u32 = 1 << 14;
 /// Number of messages that spinning must catch between two delays to make them a matter of chance.
 const CHANCE_HITS_MIN: u32 = 4096;
 
-/// What to do when no message has come.
+/// The next step of a thread to which no message has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpinStep {
     /// Look again.

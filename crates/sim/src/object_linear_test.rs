@@ -148,17 +148,17 @@ fn interleave(clients: &mut Vec<ObjectClient>, rng: &mut Random, dies: bool) -> 
     (history, dead)
 }
 
-/// How a run differs from others.
+/// Settings of one history.
 #[derive(Clone, Copy, Default)]
-struct RunSettings {
+struct HistorySettings {
     /// Drops one client at a random point.
     dies: bool,
     /// The engines answer late and out of order.
     is_late: bool,
 }
 
-fn try_seed(seed: u64, clients: usize, operations: usize, settings: RunSettings) {
-    let RunSettings { dies, is_late } = settings;
+fn try_seed(seed: u64, clients: usize, operations: usize, settings: HistorySettings) {
+    let HistorySettings { dies, is_late } = settings;
     let nodes = if seed.is_multiple_of(4) { 4 } else { 1 };
     let settings = node::NodeSettings { partitions: 16, space_wait: Duration::ZERO, ..pool::settings() };
     let late_stores = Mutex::new(Vec::new());
@@ -222,19 +222,19 @@ fn try_seed(seed: u64, clients: usize, operations: usize, settings: RunSettings)
 
 #[test]
 fn whatever_clients_do_with_objects_at_once_has_an_order() {
-    (0..400).for_each(|seed| try_seed(seed, 2, 5, RunSettings::default()));
-    (400..800).for_each(|seed| try_seed(seed, 3, 4, RunSettings::default()));
+    (0..400).for_each(|seed| try_seed(seed, 2, 5, HistorySettings::default()));
+    (400..800).for_each(|seed| try_seed(seed, 3, 4, HistorySettings::default()));
 }
 
 #[test]
 fn a_client_that_dies_among_others_has_done_its_last_put_or_not() {
-    (0..600).for_each(|seed| try_seed(seed, 3, 4, RunSettings { dies: true, is_late: false }));
+    (0..600).for_each(|seed| try_seed(seed, 3, 4, HistorySettings { dies: true, is_late: false }));
 }
 
 #[test]
 fn it_has_an_order_over_engines_that_answer_late_too() {
-    (0..300).for_each(|seed| try_seed(seed, 3, 4, RunSettings { dies: false, is_late: true }));
-    (300..600).for_each(|seed| try_seed(seed, 3, 4, RunSettings { dies: true, is_late: true }));
+    (0..300).for_each(|seed| try_seed(seed, 3, 4, HistorySettings { dies: false, is_late: true }));
+    (300..600).for_each(|seed| try_seed(seed, 3, 4, HistorySettings { dies: true, is_late: true }));
 }
 
 #[test]

@@ -176,33 +176,7 @@ impl StripeStore for ModelEngine {
         self.stripe_bytes
     }
 
-    fn write(&self, key: StripeKey, generation: Generation, offset: u32, data: &Bytes) -> StoreCompletion<()> {
-        self.write(key, generation, offset, data).into()
-    }
-
-    fn read(&self, key: StripeKey, offset: u32, len: u32) -> StoreCompletion<Bytes> {
-        self.read(key, offset, len).into()
-    }
-
-    fn truncate(&self, key: StripeKey, generation: Generation, len: u32) -> StoreCompletion<()> {
-        self.truncate(key, generation, len).into()
-    }
-
-    fn zero(&self, key: StripeKey, generation: Generation, offset: u32, len: u32) -> StoreCompletion<()> {
-        self.zero(key, generation, offset, len).into()
-    }
-
-    fn extend(&self, key: StripeKey, generation: Generation, len: u32) -> StoreCompletion<()> {
-        self.extend(key, generation, len).into()
-    }
-
-    fn remove(&self, key: StripeKey) -> StoreCompletion<()> {
-        self.remove(key).into()
-    }
-
-    fn shrink_to_fit(&self, key: StripeKey) -> StoreCompletion<()> {
-        self.shrink_to_fit(key).into()
-    }
+    crate::complete_at_once!();
 
     fn snapshot(&self, key: StripeKey) -> StoreCompletion<Option<StripeSnapshot>> {
         let state = lock(&self.state);

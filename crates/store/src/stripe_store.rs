@@ -208,3 +208,60 @@ pub trait StripeStore: Send + Sync + fmt::Debug {
     /// block, and must not call the store: one that is made of several may hold a lock.
     fn on_freed(&self, hook: FreedHook);
 }
+
+/// Defines the operations of a [`StripeStore`] that completes them at once, by the type's own
+/// methods of the same names, which return results.
+#[macro_export]
+macro_rules! complete_at_once {
+    () => {
+        fn write(
+            &self,
+            key: $crate::StripeKey,
+            generation: $crate::Generation,
+            offset: u32,
+            data: &bytes::Bytes,
+        ) -> $crate::StoreCompletion<()> {
+            self.write(key, generation, offset, data).into()
+        }
+
+        fn read(&self, key: $crate::StripeKey, offset: u32, len: u32) -> $crate::StoreCompletion<bytes::Bytes> {
+            self.read(key, offset, len).into()
+        }
+
+        fn truncate(
+            &self,
+            key: $crate::StripeKey,
+            generation: $crate::Generation,
+            len: u32,
+        ) -> $crate::StoreCompletion<()> {
+            self.truncate(key, generation, len).into()
+        }
+
+        fn zero(
+            &self,
+            key: $crate::StripeKey,
+            generation: $crate::Generation,
+            offset: u32,
+            len: u32,
+        ) -> $crate::StoreCompletion<()> {
+            self.zero(key, generation, offset, len).into()
+        }
+
+        fn extend(
+            &self,
+            key: $crate::StripeKey,
+            generation: $crate::Generation,
+            len: u32,
+        ) -> $crate::StoreCompletion<()> {
+            self.extend(key, generation, len).into()
+        }
+
+        fn remove(&self, key: $crate::StripeKey) -> $crate::StoreCompletion<()> {
+            self.remove(key).into()
+        }
+
+        fn shrink_to_fit(&self, key: $crate::StripeKey) -> $crate::StoreCompletion<()> {
+            self.shrink_to_fit(key).into()
+        }
+    };
+}

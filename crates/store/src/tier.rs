@@ -88,7 +88,7 @@ enum StripePlace {
 /// An operation that is submitted to the store where its stripe is in the end.
 type HeldOperation = Box<dyn FnOnce(&dyn StripeStore) + Send>;
 
-/// What an operation does to its stripe.
+/// The effect of an operation on its stripe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StripeUse {
     Read,
@@ -112,7 +112,7 @@ impl StripePlaces {
     }
 }
 
-/// What asks for moves.
+/// The demand for moves.
 #[derive(Default)]
 struct MoveDemand(Mutex<MoveDemandState>);
 

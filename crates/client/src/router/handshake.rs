@@ -93,16 +93,23 @@ impl Router {
         self.nodes.admit(link, || self.usage_request(), || Object::Pool).await?;
         let reply = send_hello(&*link.connection, state.id, self.retry_policy).await;
         let reply = check_node(link.node, reply.map_err(|refusal| self.refusal_from(link, refusal))?)?;
-        if (reply.seed, reply.stripe_bytes, reply.map.partitions()) != self.pool() {
-            return Err(pool_mismatch(format!(
-                "node {} is not of the pool of the other nodes: start them with the same settings, or connect anew if another pool answers at its addresses now",
-                link.node
-            )));
-        }
+        self.check_pool(&reply)?;
         self.learn_map(&reply.map);
         let greeting = self.subscribe_at(state, link).await?;
         state.record(link, greeting);
         Ok(())
+    }
+
+    /// Refuses the answer of a node of another pool.
+    pub fn check_pool(&self, reply: &HelloReply) -> Outcome<()> {
+        let own = (self.seed, self.stripe_bytes, self.partitions);
+        if (reply.seed, reply.stripe_bytes, reply.map.partitions()) == own {
+            return Ok(());
+        }
+        Err(pool_mismatch(format!(
+            "node {} is not of the pool of the other nodes: start them with the same settings, or connect anew if another pool answers at its addresses now",
+            reply.node
+        )))
     }
 
     /// Asks a node that knows the current session for its map.

@@ -41,7 +41,7 @@ pub struct Router {
     session_lock: tokio::sync::Mutex<()>,
     /// Earlier sessions of this client. Each holds what was open at nodes whose connections did not
     /// break.
-    pub earlier_sessions: Mutex<Vec<Arc<SessionState>>>,
+    earlier_sessions: Mutex<Vec<Arc<SessionState>>>,
     /// The cache-invalidation callback, if this client subscribes.
     on_invalidate: Mutex<Option<OnInvalidate>>,
     /// True if the kernel of this client supports prune notices.
@@ -108,11 +108,6 @@ impl Router {
     pub fn shares(&self) -> Vec<(NodeId, f64)> {
         let held = self.map.read().partition_counts();
         held.into_iter().map(|(node, held)| (node, f64::from(held) / f64::from(self.partitions))).collect()
-    }
-
-    /// The values that identify the pool: seed, stripe length, number of partitions.
-    fn pool(&self) -> (u64, u32, u32) {
-        (self.seed, self.stripe_bytes, self.partitions)
     }
 
     /// Takes the entries of a map that are newer, and the nodes that are new.

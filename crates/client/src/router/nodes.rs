@@ -54,7 +54,7 @@ pub struct NodeLink {
     probe: Mutex<Option<ReplyFuture>>,
     /// The session that has said hello to the node last.
     pub greeted: AtomicU64,
-    /// When another node may be asked where the partitions of this one are.
+    /// The time at which another node may be asked again where the partitions of this one are.
     next_question: Mutex<Option<Instant>>,
     /// Held while a session says hello, or subscribes.
     pub hello_lock: tokio::sync::Mutex<()>,

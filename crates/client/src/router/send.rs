@@ -59,9 +59,12 @@ impl Router {
 
     /// Sends a request to a node that is told of the session before, or may not answer.
     async fn send_when_ready(&self, outgoing: Outgoing<'_>) -> Outcome<Answer> {
-        match self.send_by_map(outgoing).await {
-            Err(refusal @ Refusal::Unavailable { .. }) => self.send_if_moved(outgoing, refusal).await,
-            outcome => outcome,
+        let home = self.home(outgoing.partition);
+        match (self.send_by_map(outgoing).await, home) {
+            (Err(refusal @ Refusal::Unavailable { .. }), Some(home)) => {
+                self.send_if_moved(outgoing, home, refusal).await
+            }
+            (outcome, _) => outcome,
         }
     }
 
@@ -80,18 +83,19 @@ impl Router {
     async fn resend_or_move(&self, outgoing: Outgoing<'_>, node: NodeId, failure: Failure) -> Outcome<Answer> {
         let link = self.nodes.link(node).expect("a node that was called stays known");
         match self.resend(outgoing, link, failure).await {
-            Err(refusal @ Refusal::Unavailable { .. }) => self.send_if_moved(outgoing, refusal).await,
+            Err(refusal @ Refusal::Unavailable { .. }) => self.send_if_moved(outgoing, node, refusal).await,
             outcome => outcome,
         }
     }
 
-    /// Sends a request to the node that has its partition by now, if that is another one than the
-    /// one that is unavailable.
-    async fn send_if_moved(&self, outgoing: Outgoing<'_>, refusal: Refusal) -> Outcome<Answer> {
-        let Ok((link, _)) = self.link_to(outgoing.partition) else { return Err(refusal) };
-        self.learn_from_others(outgoing.state, link).await;
+    /// Sends a request to the node that has its partition by now, if that is another one than
+    /// `tried`, which is unavailable.
+    async fn send_if_moved(&self, outgoing: Outgoing<'_>, tried: NodeId, refusal: Refusal) -> Outcome<Answer> {
+        if let Some(link) = self.nodes.link(tried) {
+            self.learn_from_others(outgoing.state, link).await;
+        }
         match self.home(outgoing.partition) {
-            Some(home) if home != link.node => self.send_by_map(outgoing).await,
+            Some(home) if home != tried => self.send_by_map(outgoing).await,
             _ => Err(refusal),
         }
     }

@@ -35,7 +35,7 @@ pub struct SessionState {
     greeted: Mutex<BTreeMap<NodeId, Greeting>>,
 }
 
-/// What a node knows of a session.
+/// The state of a session at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Greeting {
     Hello,
@@ -63,13 +63,13 @@ impl SessionState {
         was
     }
 
-    /// Records what a node has been told.
+    /// Records the state of this session at a node.
     pub fn record(&self, link: &NodeLink, greeting: Greeting) {
         self.greeted.lock().insert(link.node, greeting);
         link.greeted.store(self.id.0, Relaxed);
     }
 
-    /// What a node has been told; `None` if it was never needed.
+    /// The state of this session at a node; `None` if the node was never needed.
     pub fn greeting(&self, node: NodeId) -> Option<Greeting> {
         self.greeted.lock().get(&node).copied()
     }
@@ -84,6 +84,18 @@ impl Router {
     /// The current session.
     pub fn session_state(&self) -> Arc<SessionState> {
         self.session.read().clone()
+    }
+
+    /// The earlier sessions that this process has begun, and not its parent.
+    pub fn earlier_sessions(&self) -> Vec<Arc<SessionState>> {
+        let mut earlier = self.earlier_sessions.lock().clone();
+        earlier.retain(|state| state.process == process::id());
+        earlier
+    }
+
+    /// Forgets the earlier sessions, which have ended at all nodes.
+    pub fn forget_earlier_sessions(&self) {
+        self.earlier_sessions.lock().clear();
     }
 
     /// Begins the session after `ended`, unless that has been done.
@@ -113,9 +125,7 @@ impl Router {
     /// process, or has no renewal left.
     async fn begin_anew(&self, before: &SessionState) -> Outcome<SessionState> {
         let (reply, node) = handshake(&self.nodes, self.retry_policy).await?;
-        if (reply.seed, reply.stripe_bytes, reply.map.partitions()) != self.pool() {
-            return Err(Refusal::invalid(Object::Pool, "another pool answers at its addresses now: connect anew"));
-        }
+        self.check_pool(&reply)?;
         self.learn_map(&reply.map);
         self.nodes.links().iter().for_each(|link| link.connection.unsubscribe(before.id));
         let next = SessionState::new(reply.session, self.partitions);
@@ -163,5 +173,28 @@ impl Router {
 
     pub fn on_invalidate(&self) -> Option<OnInvalidate> {
         self.on_invalidate.lock().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool_test::*;
+    use placement::FileId;
+    use wire::OpenFlags;
+
+    #[tokio::test]
+    async fn a_forked_child_ends_no_session_of_its_parent() {
+        let pool = Pool::of(1);
+        let (parent, child, other) = (pool.client().await, pool.client().await, pool.client().await);
+        let (made, _) = parent.create(FileId::ROOT, b"f", 0o600, OWNER, OpenFlags::READ).await.unwrap();
+        let router = child.router();
+        let mut inherited = SessionState::new(parent.session(), router.partitions);
+        inherited.process += 1;
+        inherited.record(router.nodes.links()[0], Greeting::Hello);
+        router.earlier_sessions.lock().push(Arc::new(inherited));
+        assert!(child.own_session(parent.session()).is_none());
+        child.close().await.unwrap();
+        assert!((*other).open(made.file, OpenFlags::READ).await.unwrap().shared, "the parent has it open");
     }
 }

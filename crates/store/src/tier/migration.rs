@@ -201,8 +201,14 @@ struct QueuedStripes<'a> {
 }
 
 impl Drop for QueuedStripes<'_> {
+    /// Puts them before a stripe whose move has failed: it does not hold them up again.
     fn drop(&mut self) {
-        lock(&self.tier.demand.0).queue.append(&mut self.keys);
+        if !self.keys.is_empty() {
+            self.tier.demand.announce(|state| {
+                self.keys.append(&mut state.queue);
+                state.queue = mem::take(&mut self.keys);
+            });
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which stripes of the upper store are cold: the second-chance algorithm.
+//! Cold stripes of the upper store, by the second-chance algorithm.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::vec;

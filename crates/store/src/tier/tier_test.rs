@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Context;
 
 use placement::{FileId, StripeNo};
@@ -316,6 +316,28 @@ fn a_move_that_is_given_up_leaves_the_stripe_where_it_was() {
     let held = test.tier.read(key(0), 0, 2);
     assert_eq!((read.wait().unwrap(), held.wait().unwrap()), ("below".into(), "be".into()));
     assert_eq!(test.lower.usage().stripes, 1);
+}
+
+#[test]
+fn stripes_behind_one_that_cannot_rise_do_so_with_the_next_work() {
+    let is_broken = Arc::new(AtomicBool::new(false));
+    let fails = is_broken.clone();
+    let test = TestTier::new((4, 4), marks(0, 0), 1, move |call| {
+        call.op == EngineOp::Read && call.key == Some(key(0)) && fails.load(Ordering::Relaxed)
+    });
+    for stripe in [0, 1] {
+        test.tier.write(key(stripe), FIRST, 0, &"below".into()).now().unwrap();
+    }
+    assert_eq!(block_on(test.tier.work()).unwrap(), 2);
+    for stripe in [0, 1] {
+        assert_eq!(test.read(key(stripe)), "below");
+    }
+    block_on(test.tier.wait_for_work());
+    is_broken.store(true, Ordering::Relaxed);
+    block_on(test.tier.work()).unwrap_err();
+    assert!(poll(pin!(test.tier.wait_for_work())).is_some(), "there is work left");
+    assert_eq!(block_on(test.tier.work()).unwrap(), 1);
+    assert_eq!((test.upper.usage().stripes, test.lower.usage().stripes), (1, 1));
 }
 
 #[test]

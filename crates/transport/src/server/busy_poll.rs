@@ -1,6 +1,6 @@
 //! Decides when the task of a connection busy-polls for the next request instead of sleeping.
 //!
-//! Whether it is worth it says a [`SpinPolicy`]. The task polls the socket without the runtime. It
+//! A [`SpinPolicy`] says when it is worth it. The task polls the socket without the runtime. It
 //! never does while other clients need the processors, and gives the thread to other tasks and
 //! sockets all the while.
 

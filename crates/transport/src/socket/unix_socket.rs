@@ -33,15 +33,15 @@ const WRITES_WITH_ROOM: u32 = 64;
 /// Connected Unix socket.
 #[derive(Debug)]
 pub struct UnixSocket {
-    mode: Mode,
+    mode: SocketWatch,
     peer: UCred,
     /// True if the last read filled its buffer.
     was_full: bool,
 }
 
-/// Who waits for the events of a socket.
+/// The one who waits for the events of a socket.
 #[derive(Debug)]
-enum Mode {
+enum SocketWatch {
     /// The runtime, for input.
     Input(AsyncFd<net::UnixStream>),
     /// The runtime, for input and room to write; with the number of writes since then that have
@@ -57,7 +57,7 @@ impl UnixSocket {
     /// Wraps a socket.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         let peer = stream.peer_cred()?;
-        Ok(Self { mode: Mode::input(stream.into_std()?)?, peer, was_full: false })
+        Ok(Self { mode: SocketWatch::input(stream.into_std()?)?, peer, was_full: false })
     }
 
     /// Connects to the path of a socket.
@@ -69,27 +69,27 @@ impl UnixSocket {
 
     /// Switches to busy polling: no event of this socket wakes anybody.
     pub fn spin(&mut self) -> io::Result<()> {
-        if !matches!(self.mode, Mode::BusyPolled(_)) {
-            self.mode = Mode::BusyPolled(self.take()?);
+        if !matches!(self.mode, SocketWatch::BusyPolled(_)) {
+            self.mode = SocketWatch::BusyPolled(self.take()?);
         }
         Ok(())
     }
 
     /// Switches to waiting; returns true if it was busy-polling.
     pub fn block(&mut self) -> io::Result<bool> {
-        let is_busy_polled = matches!(self.mode, Mode::BusyPolled(_));
+        let is_busy_polled = matches!(self.mode, SocketWatch::BusyPolled(_));
         if is_busy_polled {
-            self.mode = Mode::input(self.take()?)?;
+            self.mode = SocketWatch::input(self.take()?)?;
         }
         Ok(is_busy_polled)
     }
 
     /// Takes the socket, which nobody waits for then.
     fn take(&mut self) -> io::Result<net::UnixStream> {
-        match std::mem::replace(&mut self.mode, Mode::Broken) {
-            Mode::Input(watched) | Mode::InputAndRoom(watched, _) => Ok(watched.into_inner()),
-            Mode::BusyPolled(stream) => Ok(stream),
-            Mode::Broken => Err(io::ErrorKind::NotConnected.into()),
+        match std::mem::replace(&mut self.mode, SocketWatch::Broken) {
+            SocketWatch::Input(watched) | SocketWatch::InputAndRoom(watched, _) => Ok(watched.into_inner()),
+            SocketWatch::BusyPolled(stream) => Ok(stream),
+            SocketWatch::Broken => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
@@ -123,9 +123,9 @@ impl UnixSocket {
     /// Underlying socket.
     pub fn socket(&self) -> io::Result<BorrowedFd<'_>> {
         match &self.mode {
-            Mode::Input(watched) | Mode::InputAndRoom(watched, _) => Ok(watched.as_fd()),
-            Mode::BusyPolled(stream) => Ok(stream.as_fd()),
-            Mode::Broken => Err(io::ErrorKind::NotConnected.into()),
+            SocketWatch::Input(watched) | SocketWatch::InputAndRoom(watched, _) => Ok(watched.as_fd()),
+            SocketWatch::BusyPolled(stream) => Ok(stream.as_fd()),
+            SocketWatch::Broken => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
@@ -136,7 +136,7 @@ impl UnixSocket {
         context: &mut Context<'_>,
         mut read: impl FnMut(BorrowedFd<'_>) -> io::Result<(T, bool)>,
     ) -> Poll<io::Result<T>> {
-        let (Mode::Input(watched) | Mode::InputAndRoom(watched, _)) = &self.mode else {
+        let (SocketWatch::Input(watched) | SocketWatch::InputAndRoom(watched, _)) = &self.mode else {
             return poll_now(|| read(self.socket()?).map(|(done, _)| done));
         };
         loop {
@@ -166,31 +166,31 @@ impl UnixSocket {
                 return Poll::Ready(written);
             }
             match &mut self.mode {
-                Mode::Input(_) => self.mode = Mode::InputAndRoom(watch(self.take()?, true)?, 0),
-                Mode::InputAndRoom(watched, writes) => {
+                SocketWatch::Input(_) => self.mode = SocketWatch::InputAndRoom(watch(self.take()?, true)?, 0),
+                SocketWatch::InputAndRoom(watched, writes) => {
                     *writes = 0;
                     let mut ready = ready!(watched.poll_write_ready(context))?;
                     // Room that comes after this is reported again.
                     ready.clear_ready();
                 }
-                Mode::BusyPolled(_) | Mode::Broken => return Poll::Pending,
+                SocketWatch::BusyPolled(_) | SocketWatch::Broken => return Poll::Pending,
             }
         }
     }
 
     /// Notes that a write has found room.
     fn found_room(&mut self) -> io::Result<()> {
-        if let Mode::InputAndRoom(_, writes) = &mut self.mode {
+        if let SocketWatch::InputAndRoom(_, writes) = &mut self.mode {
             *writes += 1;
             if *writes >= WRITES_WITH_ROOM {
-                self.mode = Mode::input(self.take()?)?;
+                self.mode = SocketWatch::input(self.take()?)?;
             }
         }
         Ok(())
     }
 }
 
-impl Mode {
+impl SocketWatch {
     fn input(stream: net::UnixStream) -> io::Result<Self> {
         watch(stream, false).map(Self::Input)
     }
@@ -281,14 +281,14 @@ mod tests {
             theirs.read_exact(&mut bytes).unwrap();
             (bytes.iter().all(|byte| *byte == 7), theirs)
         });
-        assert!(matches!(socket.mode, Mode::Input(_)));
+        assert!(matches!(socket.mode, SocketWatch::Input(_)));
         socket.write_all(&vec![7; BYTES]).await.unwrap();
         let (all_came, _theirs) = reader.join().unwrap();
         assert!(all_came);
         for _ in 0..WRITES_WITH_ROOM {
             socket.write_all(&[7]).await.unwrap();
         }
-        assert!(matches!(socket.mode, Mode::Input(_)));
+        assert!(matches!(socket.mode, SocketWatch::Input(_)));
     }
 
     #[tokio::test]
@@ -296,7 +296,7 @@ mod tests {
         let (mut socket, theirs) = pair();
         let (mut context, bytes) = (Context::from_waker(Waker::noop()), [7; 4096]);
         while Pin::new(&mut socket).poll_write(&mut context, &bytes).is_ready() {}
-        assert!(matches!(socket.mode, Mode::InputAndRoom(..)));
+        assert!(matches!(socket.mode, SocketWatch::InputAndRoom(..)));
         drop(theirs);
     }
 
