@@ -15,7 +15,8 @@ use node::sleep_until;
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
 use std::{future::Future, sync::Arc};
 use wire::{
-    Answer, Body, Command, Credentials, Name, Object, Outcome, Refusal, StripeAction, TypedCommand, WalkAction,
+    Answer, Body, Command, Credentials, HostedAnswer, Name, Object, Outcome, Refusal, StripeAction, TypedCommand,
+    WalkAction,
 };
 
 impl Client {
@@ -41,6 +42,9 @@ impl Client {
         let (home, body) = route.body(partition, command);
         async move {
             match self.send(home, &body).await {
+                Ok(Answer::Hosted(hosted)) => {
+                    return Box::pin(self.finish_query(partition, into_command(body), hosted)).await.and_then(take);
+                }
                 Ok(Answer::Unsettled(..)) | Err(Refusal::LockedByIntent { .. }) => {}
                 outcome => return outcome.and_then(take),
             }
@@ -64,11 +68,40 @@ impl Client {
         debug_assert!(command.is_mutation(), "{command:?} needs no number");
         let (home, body) = route.body(partition, command);
         async move {
-            let refusal = match self.send_with_id(home, partition, &body).await {
-                Err(refusal @ (Refusal::Busy(_) | Refusal::LockedByIntent { .. })) => refusal,
+            let outcome = match self.send_with_id(home, partition, &body).await {
+                Err(refusal @ (Refusal::Busy(_) | Refusal::LockedByIntent { .. })) => Err(refusal),
+                Ok(Answer::Hosted(hosted)) => Ok(hosted),
                 outcome => return outcome.and_then(take),
             };
-            Box::pin(self.retry_mutation(home, partition, &body, refusal)).await.and_then(take)
+            Box::pin(self.end_mutation(home, partition, &body, outcome)).await.and_then(take)
+        }
+    }
+
+    /// Ends a change that was not done yet, or that another node must finish.
+    async fn end_mutation(
+        &self,
+        home: PartitionId,
+        partition: PartitionId,
+        body: &Body,
+        outcome: Outcome<HostedAnswer>,
+    ) -> Outcome<Answer> {
+        let outcome = match outcome {
+            Err(refusal) => self.retry_mutation(home, partition, body, refusal).await,
+            Ok(hosted) => Ok(Answer::Hosted(hosted)),
+        };
+        match outcome {
+            Ok(Answer::Hosted(hosted)) => Box::pin(self.finish_mutation(home, partition, body, hosted)).await,
+            outcome => outcome,
+        }
+    }
+
+    /// Sends a change. The answer may be one that another node must finish.
+    pub(crate) async fn mutate_raw(&self, home: PartitionId, partition: PartitionId, body: &Body) -> Outcome<Answer> {
+        match self.send_with_id(home, partition, body).await {
+            Err(refusal @ (Refusal::Busy(_) | Refusal::LockedByIntent { .. })) => {
+                self.retry_mutation(home, partition, body, refusal).await
+            }
+            outcome => outcome,
         }
     }
 
@@ -203,6 +236,15 @@ impl Client {
 }
 
 /// The command in a body that [`Route::body`] has made.
+pub fn command_of(body: &Body) -> &Command {
+    match body {
+        Body::Meta { command, .. } => command,
+        Body::Walk { action: Some(then), .. } => &then.command,
+        other => unreachable!("no command is in {other:?}"),
+    }
+}
+
+/// Like [`command_of`].
 fn into_command(body: Body) -> Command {
     match body {
         Body::Meta { command, .. } => command,

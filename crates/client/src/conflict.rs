@@ -63,6 +63,14 @@ impl Client {
     /// Repeats a query until its answer is consistent: no intent that holds part of it was
     /// committed when it was given.
     pub(crate) async fn query_settled(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
+        match self.ask_settled(partition, command.clone()).await {
+            Ok(Answer::Hosted(hosted)) => self.finish_query(partition, command, hosted).await,
+            outcome => outcome,
+        }
+    }
+
+    /// Like [`Self::query_settled`]; the answer may be one that another node must finish.
+    pub(crate) async fn ask_settled(&self, partition: PartitionId, command: Command) -> Outcome<Answer> {
         let conflicts = ConflictBackoff::new(self.router().retry_policy);
         // Intents that were found undecided while they held what was asked for. One that still
         // holds it was not committed in between, so the state without it was right at that moment.

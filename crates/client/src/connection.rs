@@ -109,7 +109,9 @@ pub struct InProcessConnection(pub Arc<Node>);
 
 impl Connection for InProcessConnection {
     fn call(&self, mut request: Request) -> ReplyFuture {
-        if let Some(LockOwner::Process(process)) = request.body.lock().map(|lock| &mut lock.owner) {
+        if let Some(LockOwner::Process { node, process: process @ 0 }) = request.body.lock().map(|lock| &mut lock.owner)
+            && *node == self.0.id()
+        {
             *process = std::process::id();
         }
         self.0.handle(request)

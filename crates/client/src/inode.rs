@@ -4,7 +4,7 @@
 use crate::{Client, files::OpenedInode};
 use bytes::Bytes;
 use placement::FileId;
-use wire::{Command, LOCATE, Lock, Name, NewInode, OpenedFile, Outcome, Refusal, USAGE, XattrMode};
+use wire::{Command, LOCATE, Name, NewInode, OpenedFile, Outcome, Refusal, USAGE, XattrMode};
 
 impl Client {
     /// The value of an extended attribute. [`LOCATE`] is computed: where the bytes of a file are;
@@ -51,18 +51,6 @@ impl Client {
             Err(Refusal::Split { directory, .. }) => Box::pin(self.set_xattr_split(directory, name, None, false)).await,
             outcome => outcome,
         }
-    }
-
-    /// A lock that conflicts with this one, if any.
-    pub async fn test_lock(&self, file: FileId, lock: Lock) -> Outcome<Option<Lock>> {
-        let session = self.session();
-        self.query(file.partition(), Command::test_lock(file, session, lock)).await
-    }
-
-    /// Sets or removes a lock. With `wait` it waits until the lock can be set; dropped before that,
-    /// it leaves nothing behind.
-    pub async fn lock(&self, file: FileId, lock: Lock, wait: bool) -> Outcome<()> {
-        self.mutate(file.partition(), Command::lock(file, lock, wait)).await
     }
 
     /// Makes and opens an unnamed file that inherits from `parent`. `name` is the name that it will

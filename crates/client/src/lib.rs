@@ -34,9 +34,10 @@
 //!
 //! Modules for files and objects:
 //! - `files`: opening, reading, writing, truncating
-//! - `extent_io`: writes to extent files
+//! - `hosted`: bytes that are at another node than their inode
 //! - `allocate`: preallocation, hole punching, search for data and holes
-//! - `inode`: extended attributes, locks, unnamed files
+//! - `inode`: extended attributes, unnamed files
+//! - `locks`: locks of files
 //! - `program_open`: opens of programs of this host with descriptors of their own
 //! - `stripe_ranges`: pieces of a byte range, each within one stripe
 //! - `file_placement`: placement of new stripes, objects and directories by policy
@@ -63,12 +64,13 @@ mod client;
 mod conflict;
 mod connection;
 mod connector;
-mod extent_io;
 mod file_placement;
 mod files;
+mod hosted;
 mod inode;
 mod intent;
 mod locate;
+mod locks;
 mod names;
 pub mod objects;
 mod path_cache;

@@ -79,10 +79,10 @@ impl Client {
         if attributes.kind != Kind::File || attributes.size == 0 {
             return Ok(located);
         }
-        let extent = attributes.extent.map(|extent| extent.node);
-        let BytePlacement { layout, stripes, .. } = self.placement(file).await?;
-        if extent.is_some() || stripes.is_empty() {
-            located.bytes.push((0..attributes.size, extent.unwrap_or(inode)));
+        let BytePlacement { layout, stripes, host, .. } = self.placement(file).await?;
+        let host = attributes.extent.map(|extent| extent.node).or(host);
+        if host.is_some() || stripes.is_empty() {
+            located.bytes.push((0..attributes.size, host.unwrap_or(inode)));
             return Ok(located);
         }
         let stripe_bytes = u64::from(layout.stripe_bytes());

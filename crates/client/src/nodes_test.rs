@@ -397,7 +397,7 @@ impl Connection for EndedOpen {
         match (&request.body, self.1.get()) {
             (Body::ProbeLease { .. }, Some((file, session))) => {
                 let (file, session) = (*file, *session);
-                ReplyFuture::ready(Ok(Answer::LeaseStatus(LeaseStatus::EndedRemote { file, session })))
+                ReplyFuture::ready(Ok(Answer::LeaseStatus(LeaseStatus::EndedRemote { file, session, locked: true })))
             }
             _ => self.0.call(request),
         }

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use placement::{FileId, NodeId};
 use std::{fmt, os::fd::OwnedFd, sync::Arc};
 use wire::{
-    Body, Kind, LeaseKind, LeaseStatus, Object, OpenFlags, OpenLease, OpenLeaseId, Outcome, Refusal, Request,
-    codec::ProgramFd,
+    Body, Command, Kind, LeaseKind, LeaseStatus, Lock, LockOwner, Object, OpenFlags, OpenLease, OpenLeaseId, Outcome,
+    Refusal, Request, codec::ProgramFd,
 };
 
 /// A file or directory that was opened for a program.
@@ -153,7 +153,12 @@ impl Client {
                 self.purge(deleted).await;
                 Ok(false)
             }
-            LeaseStatus::EndedRemote { file, session } => {
+            LeaseStatus::EndedRemote { file, session, locked } => {
+                if locked {
+                    for lock in Lock::all_released(LockOwner::Open(lease)) {
+                        self.mutate(file.partition(), Command::lock(file, lock, false)).await?;
+                    }
+                }
                 if let Some(own) = self.own_session(session) {
                     self.in_session(own).close_file(file).await?;
                 }

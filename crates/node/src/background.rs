@@ -31,6 +31,8 @@ pub enum WorkerKind {
     Locks,
     /// Removes the stripes of files that were deleted without a request of a client.
     Deletes,
+    /// Does what other nodes need to know of this host, and it of them.
+    Hosted,
     /// Removes the stripes that belong to no file, of long and of ended sessions.
     Strays,
     /// Ends what a session had open, when its connection has ended.
@@ -51,12 +53,13 @@ struct WorkerRow {
 }
 
 /// The list, in the order of [`WorkerKind`].
-const WORKERS: [WorkerRow; 9] = [
+const WORKERS: [WorkerRow; 10] = [
     WorkerRow { name: "demotion", turn: Some(Node::demote_due), backlog: |node| node.demotions.len() },
     WorkerRow { name: "thinning", turn: Some(Node::thin_next), backlog: |node| node.thinning_queue.len() },
     WorkerRow { name: "leases", turn: Some(Node::probe_next_leases), backlog: |node| node.open_leases.len() },
     WorkerRow { name: "locks", turn: Some(Node::unlock_ended_processes), backlog: |node| node.process_monitor.len() },
     WorkerRow { name: "deletes", turn: None, backlog: |node| node.open_leases.pending_deletes() },
+    WorkerRow { name: "hosted", turn: None, backlog: |node| node.hosted.waiting() },
     WorkerRow { name: "strays", turn: None, backlog: |node| node.stray_stripes.files() },
     WorkerRow { name: "sessions", turn: None, backlog: |_| 0 },
     WorkerRow { name: "pins", turn: None, backlog: |_| 0 },

@@ -6,7 +6,7 @@
 //! after it reported the close. So recently closed files wait in a queue, and each close checks the
 //! one that has waited longest. A file that is still busy goes to the end of the queue.
 
-use crate::{Node, WorkerKind, clock};
+use crate::{HostWork, Node, WorkerKind, clock};
 use parking_lot::Mutex;
 use partition::{CommandCaller, Effects, LogEntry, Partition};
 use placement::FileId;
@@ -49,6 +49,11 @@ impl DemotionQueue {
         self.number.fetch_max(number, Relaxed);
     }
 
+    /// Adds files that may be closed.
+    pub fn extend(&self, files: impl Iterator<Item = (FileId, Extent)>) {
+        self.queue.lock().extend(files);
+    }
+
     /// Number of files that wait.
     pub fn len(&self) -> usize {
         self.queue.lock().len()
@@ -59,11 +64,23 @@ impl Node {
     /// Acts on the effects that a partition reported beside its answer. The caller must not hold a
     /// partition's lock.
     pub(crate) fn run_effects(&self, effects: Effects) {
-        for extent in effects.freed {
-            self.extents.free(extent);
+        for (file, extent) in effects.freed {
+            if extent.node == self.id() {
+                self.extents.free(extent);
+            } else {
+                self.hosted.push(HostWork::NoteUnused { node: extent.node, file });
+            }
+        }
+        for (file, node) in effects.unbound.into_iter().filter(|(_, node)| *node != self.id()) {
+            self.hosted.push(HostWork::NoteUnused { node, file });
         }
         // Large files are queued too: their size is checked when their turn comes.
         for closed in effects.closed {
+            let (file, Extent { node, .. }) = closed;
+            if node != self.id() {
+                self.hosted.push(HostWork::NoteUnused { node, file });
+                continue;
+            }
             self.queue_thinning(closed);
             self.demotions.queue.lock().push_back(closed);
             // Two are checked for each that is queued, so that the queue shrinks again after many
@@ -87,7 +104,7 @@ impl Node {
     /// the bytes go can be set only for a file without an extent.
     pub(crate) fn demote_before(&self, command: &Command) {
         let (Command::SetXattr { file, name, .. } | Command::RemoveXattr { file, name }) = command else { return };
-        let extent = || self.partitions.lock(file.partition())?.extent(*file);
+        let extent = || self.partitions.lock(file.partition())?.extent(*file).filter(|extent| extent.node == self.id());
         if name.starts_with(OWN_NAMES)
             && let Some(extent) = extent()
         {

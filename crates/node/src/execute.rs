@@ -11,12 +11,12 @@ use crate::{
 };
 use bytes::Bytes;
 use partition::{Applied, CommandCaller, Effects, EntryBody, Invalidation, LogEntry, Partition};
-use placement::{FileId, PartitionId};
+use placement::{FileId, NodeId, PartitionId};
 use std::sync::atomic::Ordering::Relaxed;
 use store::{EngineError, StripeStore};
 use wire::{
-    Answer, Command, Content, Credentials, Extent, FoundObject, Object, OpenedFile, Outcome, RangeContent, Recall,
-    Refusal, RequestId, Session,
+    Answer, Command, Content, Credentials, Extent, FoundObject, HostedAnswer, Object, OpenedFile, Outcome,
+    RangeContent, Recall, Refusal, RequestId, Session,
 };
 
 /// A command in progress, kept until there is space for it.
@@ -87,7 +87,7 @@ enum CommandAdmission<'a> {
 
 /// The range of a read: the rest of the answer is read into it without the partition's lock.
 #[derive(Clone, Copy)]
-enum ReadRange {
+pub enum ReadRange {
     /// Bytes of a file from an offset on.
     File(FileId, u64),
     /// Bytes of an object from an offset on.
@@ -95,7 +95,7 @@ enum ReadRange {
 }
 
 impl ReadRange {
-    fn of(command: &Command) -> Option<Self> {
+    pub fn of(command: &Command) -> Option<Self> {
         match command {
             Command::Read { file, offset, .. } => Some(Self::File(*file, *offset)),
             Command::GetObject { offset, .. } | Command::GetFile { offset, .. } => Some(Self::Object(*offset)),
@@ -164,7 +164,8 @@ impl Node {
             // The request is a resend. Acks for what the first execution invalidated may still be
             // outstanding.
             call.ack_wait = self.subscribers.pending_acks(caller).filter(|_| !call.skip_ack);
-            return Ok(CommandAdmission::Answered(self.fill_answer(&partition, answer)));
+            let op = call.command.as_ref().and_then(ExtentOp::from_command);
+            return Ok(CommandAdmission::Answered(self.fill_answer(&partition, op.as_ref(), answer)));
         }
         if let Err(refusal) = self.check_not_ended(call) {
             return Ok(CommandAdmission::Answered(Err(refusal)));
@@ -174,6 +175,10 @@ impl Node {
                 call.command.take().map(|command| partition.resolve_open(command, call.credentials.as_ref()));
         }
         let command = call.command.as_mut().expect("a command is executed once");
+        self.bind_to_own_host(command);
+        if let Err(refusal) = self.check_version_is_known(&partition, command) {
+            return Ok(CommandAdmission::Answered(Err(refusal)));
+        }
         let requested = extent_request(command).copied();
         let extent = self.grant_extent(&partition, command);
         let reserved = partition.new_bytes_max(command);
@@ -196,12 +201,8 @@ impl Node {
     ) -> (Outcome<Answer>, AppliedCommand<'a>) {
         let AdmittedCommand { mut partition, caller, reserved, extent } = admitted;
         let mut command = call.command.take().expect("a command is executed once");
-        let op = if self.extents.is_supported() {
-            self.subtract_extent_changes(&partition, &mut command);
-            ExtentOp::from_command(&command)
-        } else {
-            None
-        };
+        self.subtract_extent_changes(&partition, &mut command);
+        let op = ExtentOp::from_command(&command);
         let read = ReadRange::of(&command);
         let served = self.serve(&mut partition, caller, call.request_id, command, reserved);
         let ServedCommand { answer, effects, invalidations, unneeded } = served;
@@ -257,12 +258,18 @@ impl Node {
         }
     }
 
-    /// Fills in what only extents know. Must be called under the lock of the partition that
-    /// answered.
-    fn fill_answer(&self, partition: &Partition, answer: Outcome<Answer>) -> Outcome<Answer> {
-        match answer {
-            Ok(answer) => self.fill_attributes(partition, answer),
-            Err(refusal) => Err(self.add_extent_changes(partition, refusal)),
+    /// Fills in what only extents know, or leaves that to the extent's node. Must be called under
+    /// the lock of the partition that answered.
+    fn fill_answer(&self, partition: &Partition, op: Option<&ExtentOp>, answer: Outcome<Answer>) -> Outcome<Answer> {
+        match (answer, op) {
+            // What is to be written there is sent by the client in any case.
+            (Ok(Answer::Extent(extent)), Some(ExtentOp::Allocate { file, .. } | ExtentOp::Seek { file, .. }))
+                if extent.node != self.id() =>
+            {
+                Ok(hosted(extent.node, *file, Answer::Extent(extent)))
+            }
+            (Ok(answer), _) => self.fill_attributes(partition, answer),
+            (Err(refusal), _) => Err(self.add_extent_changes(partition, refusal)),
         }
     }
 
@@ -276,11 +283,16 @@ impl Node {
         answer: Outcome<Answer>,
     ) -> Result<Outcome<Answer>, EngineFull> {
         let (Some(op), Ok(planned)) = (op, &answer) else {
-            return Ok(self.fill_answer(partition, answer));
+            return Ok(self.fill_answer(partition, None, answer));
         };
-        match self.run_extent_op(partition, call.request_id, &op, planned) {
-            Ok(None) => Ok(answer.and_then(|answer| self.fill_attributes(partition, answer))),
-            Ok(Some(done)) => Ok(done),
+        match self.run_extent_op(&op, planned) {
+            Ok(None) => Ok(self.fill_answer(partition, Some(&op), answer)),
+            Ok(Some(done)) => {
+                if let (Ok(answer), Some(request_id)) = (&done, call.request_id) {
+                    self.record_reply(partition, request_id, Ok(answer.clone()));
+                }
+                Ok(done)
+            }
             Err(full) => {
                 call.remaining = Some((op, planned.clone()));
                 Err(full)
@@ -344,18 +356,23 @@ impl Node {
         }
     }
 
-    /// Reads the bytes of a bound file or an extent file into the answer that names it.
-    fn fill_bytes(
+    /// Reads the bytes of a bound file or an extent file into the answer that names it, if they are
+    /// at this host.
+    pub(crate) fn fill_bytes(
         &self,
         answer: Answer,
         read: Option<ReadRange>,
         pin: Option<ExtentPin<&ExtentSlots>>,
     ) -> Outcome<Answer> {
         match (answer, read) {
-            (Answer::Content(range), Some(ReadRange::File(file, offset))) => {
-                self.read_range((file, offset), range, pin).map(Answer::Content)
-            }
+            (Answer::Content(range), Some(ReadRange::File(file, offset))) => match self.other_host(&range.content) {
+                Some(node) => Ok(hosted(node, file, Answer::Content(range))),
+                None => self.read_range((file, offset), range, pin).map(Answer::Content),
+            },
             (Answer::Object(found), Some(ReadRange::Object(offset))) => {
+                if let Some(node) = self.other_host(&found.content) {
+                    return Ok(hosted(node, found.head.version.file, Answer::Object(found)));
+                }
                 let FoundObject { head, striped, length, content } = found;
                 // A client that views stripes in shared memory may ask for more than one read
                 // returns. Bytes of bound and extent files are copied: at most a stripe of them.
@@ -391,6 +408,11 @@ impl Node {
             content => Ok(RangeContent { length, content }),
         }
     }
+}
+
+/// An answer that another node finishes.
+pub fn hosted(node: NodeId, file: FileId, answer: Answer) -> Answer {
+    Answer::Hosted(HostedAnswer { node, file, answer: Box::new(answer) })
 }
 
 /// True if the file that was made or opened has this extent.

@@ -7,21 +7,21 @@
 
 use crate::{
     Node, clock,
-    execute::refusal_from,
+    execute::{hosted, refusal_from},
     extents::{ExtentPin, ExtentSlots},
     object::change_count,
     space::EngineFull,
 };
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use partition::Partition;
-use placement::{Distribution, FileId, Layout, PartitionId, PlacementDecision, Policy};
+use placement::{Distribution, FileId, Layout, PlacementDecision, Policy};
 use std::time::SystemTime;
-use store::{EngineError, FallocateMode, Slot, WriteResult};
+use store::{EngineError, ExtentState, FallocateMode, Slot, WriteResult};
 use wire::{
     AllocateMode, Answer, Attributes, ChangedFile, Changes, Command, Content, Extent, ExtentAction, ExtentRequest,
-    ExtentWrite, FoundEntry, FoundObject, Object, OpenedFile, Outcome, RangeContent, Refusal, RequestId, SeekTo,
-    StripeAllocation, StripeRuns, TimeChange, Timestamp, UnsettledAnswer, WritePlace,
+    ExtentWrite, FoundEntry, FoundObject, NewInode, NewKind, Object, OpenedFile, Outcome, RangeContent, Refusal,
+    RequestId, SeekTo, StripeAllocation, StripeRuns, TimeChange, Timestamp, UnsettledAnswer, WritePlace,
 };
 
 /// Number of locks for appends. Appends to one extent wait for each other, so that a resent append
@@ -35,6 +35,13 @@ const UNTOUCHED: SystemTime = SystemTime::UNIX_EPOCH;
 #[derive(Debug)]
 pub struct AppendLocks([Mutex<()>; APPEND_LOCKS]);
 
+impl AppendLocks {
+    /// Locks the changes of an extent that must be done once.
+    pub fn lock(&self, extent: Extent) -> MutexGuard<'_, ()> {
+        self.0[extent.slot as usize % APPEND_LOCKS].lock()
+    }
+}
+
 impl Default for AppendLocks {
     fn default() -> Self {
         Self([const { Mutex::new(()) }; APPEND_LOCKS])
@@ -45,15 +52,14 @@ impl Default for AppendLocks {
 #[derive(Debug)]
 pub enum ExtentOp {
     Write { place: WritePlace, data: Bytes },
-    Allocate { offset: u64, length: u64, mode: AllocateMode },
-    Seek { offset: u64, target: SeekTo },
+    Allocate { file: FileId, offset: u64, length: u64, mode: AllocateMode },
+    Seek { file: FileId, offset: u64, target: SeekTo },
     Change(Changes),
 }
 
 /// A request about an extent, kept until there is space for it.
 #[derive(Debug)]
 pub struct ExtentCall {
-    pub partition: PartitionId,
     pub request_id: Option<RequestId>,
     pub file: FileId,
     pub extent: Extent,
@@ -65,10 +71,10 @@ impl ExtentOp {
     pub fn from_command(command: &Command) -> Option<Self> {
         Some(match command {
             Command::Write { place, data, .. } if !data.is_empty() => Self::Write { place: *place, data: data.clone() },
-            Command::Allocate { offset, length, mode, .. } => {
-                Self::Allocate { offset: *offset, length: *length, mode: *mode }
+            Command::Allocate { file, offset, length, mode } => {
+                Self::Allocate { file: *file, offset: *offset, length: *length, mode: *mode }
             }
-            Command::Seek { offset, to, .. } => Self::Seek { offset: *offset, target: *to },
+            Command::Seek { file, offset, to } => Self::Seek { file: *file, offset: *offset, target: *to },
             Command::Change { changes, .. } => Self::Change(*changes),
             Command::Open { flags, .. } if flags.truncate => {
                 Self::Change(Changes { size: Some(0), ..Changes::default() })
@@ -127,6 +133,15 @@ impl Node {
         Some(extent)
     }
 
+    /// Names this node as the one that reads a file of its host that is being bound.
+    pub(crate) fn bind_to_own_host(&self, command: &mut Command) {
+        if let Command::Create { inode: NewInode { kind: NewKind::Bound(host), .. }, .. }
+        | Command::CreateTmpfile { inode: NewInode { kind: NewKind::Bound(host), .. }, .. } = command
+        {
+            host.node = self.id();
+        }
+    }
+
     /// Takes back an extent from a command that cannot be executed yet, and restores its request
     /// for one.
     pub(crate) fn revoke_extent(&self, command: &mut Command, requested: Option<ExtentRequest>, given: Option<Extent>) {
@@ -140,19 +155,14 @@ impl Node {
         }
     }
 
-    /// Does to the extent what the partition's answer leaves to the node. Returns the answer that
-    /// replaces it, or `None` if the partition's answer stands. `EngineFull` if an allocation finds
-    /// no space.
-    pub(crate) fn run_extent_op(
-        &self,
-        partition: &mut Partition,
-        request_id: Option<RequestId>,
-        op: &ExtentOp,
-        answer: &Answer,
-    ) -> Result<Option<Outcome<Answer>>, EngineFull> {
+    /// Does to an extent of this node what the partition's answer leaves to the node. Returns the
+    /// answer that replaces it, or `None` if the partition's answer stands. `EngineFull` if an
+    /// allocation finds no space.
+    pub(crate) fn run_extent_op(&self, op: &ExtentOp, answer: &Answer) -> Result<Option<Outcome<Answer>>, EngineFull> {
         let done = match (answer, op) {
+            (Answer::Extent(extent), _) if extent.node != self.id() => Ok(None),
             (Answer::Extent(extent), ExtentOp::Write { place, data }) => self.write_small(*extent, *place, data),
-            (Answer::Extent(extent), ExtentOp::Allocate { offset, length, mode }) => {
+            (Answer::Extent(extent), ExtentOp::Allocate { offset, length, mode, .. }) => {
                 let range = *offset..offset + length;
                 let layout = Layout::striped(self.settings().stripe_bytes);
                 let allocated =
@@ -162,23 +172,20 @@ impl Node {
                     .fallocate(Slot(extent.slot), range, allocate_mode(*mode))
                     .map(|()| Some(allocated))
             }
-            (Answer::Extent(extent), ExtentOp::Seek { offset, target }) => {
+            (Answer::Extent(extent), ExtentOp::Seek { offset, target, .. }) => {
                 return Ok(Some(self.seek_extent(*extent, *offset, *target)));
             }
             (
                 Answer::Changed(ChangedFile { attributes, .. }) | Answer::Opened(OpenedFile { attributes, .. }),
                 ExtentOp::Change(changes),
-            ) => attributes.extent.map_or(Ok(()), |extent| self.mutate_extent(extent, changes)).map(|()| None),
+            ) => {
+                let here = attributes.extent.filter(|extent| extent.node == self.id());
+                here.map_or(Ok(()), |extent| self.mutate_extent(extent, changes)).map(|()| None)
+            }
             _ => Ok(None),
         };
         match done {
-            Ok(Some(answer)) => {
-                if let Some(request_id) = request_id {
-                    self.record_reply(partition, request_id, Ok(answer.clone()));
-                }
-                Ok(Some(Ok(answer)))
-            }
-            Ok(None) => Ok(None),
+            Ok(answer) => Ok(answer.map(Ok)),
             Err(error) => refusal_from(error, Object::Pool).map(|refusal| Some(Err(refusal))),
         }
     }
@@ -228,15 +235,12 @@ impl Node {
             **settled = self.fill_attributes(partition, (**settled).clone())?;
             return Ok(answer);
         }
-        let (Answer::Found(FoundEntry { attributes: Some(attributes), .. })
-        | Answer::Attributes(attributes)
-        | Answer::Opened(OpenedFile { attributes, .. })
-        | Answer::Changed(ChangedFile { attributes, .. })) = &mut answer
-        else {
-            return Ok(answer);
-        };
+        let Some(attributes) = attributes_of(&mut answer) else { return Ok(answer) };
         match attributes.extent {
             Some(extent) if partition.extent(attributes.file) == Some(extent) => {
+                if extent.node != self.id() {
+                    return Ok(hosted(extent.node, attributes.file, answer));
+                }
                 self.fill_from_extent(attributes, extent)?;
             }
             // A resent answer; the file has left this extent since.
@@ -261,7 +265,7 @@ impl Node {
         attributes.version = attributes.version.wrapping_add(change_count(state.modified));
         attributes.accessed = attributes.accessed.max(state.accessed.into());
         attributes.modified = attributes.modified.max(state.modified.into());
-        if state.modified > UNTOUCHED {
+        if is_touched(&state) {
             attributes.changed = attributes.changed.max(state.changed.into());
             clock::note_kernel_time(attributes.changed);
         }
@@ -317,24 +321,36 @@ impl Node {
         let Some(request_id) = call.request_id else {
             return Ok(Err(Refusal::invalid(Object::File(call.file), "an append came without session and number")));
         };
-        let _alone = self.append_locks.0[call.extent.slot as usize % APPEND_LOCKS].lock();
-        let cached = self.partitions.lock(call.partition).map(|partition| partition.cached_reply(request_id));
-        match cached {
-            None => return Ok(Err(self.moved(call.partition))),
-            Some(Some(answer)) => return Ok(answer),
-            Some(None) => {}
+        let _alone = self.append_locks.lock(call.extent);
+        if let Some(reply) = self.hosted.reply(call.file, request_id) {
+            return Ok(reply);
         }
         match self.extents.engine().append(pin.slot(), data) {
             Ok(WriteResult { offset, length }) => {
                 let answer = Answer::ExtentWritten(ExtentWrite { offset, length });
-                if let Some(mut held) = self.partitions.lock(call.partition) {
-                    self.session_index.note(request_id.session, call.partition);
-                    self.record_reply(&mut held, request_id, Ok(answer.clone()));
+                if !self.session_index.has_ended(request_id.session) {
+                    self.hosted.record_reply(call.file, request_id, Ok(answer.clone()));
                 }
                 Ok(Ok(answer))
             }
             Err(error) => refusal_from(error, Object::File(call.file)).map(Err),
         }
+    }
+}
+
+/// True if somebody has read or written an extent since its file got it.
+pub fn is_touched(state: &ExtentState) -> bool {
+    state.modified > UNTOUCHED
+}
+
+/// The attributes in an answer that has some.
+pub fn attributes_of(answer: &mut Answer) -> Option<&mut Attributes> {
+    match answer {
+        Answer::Found(FoundEntry { attributes: Some(attributes), .. })
+        | Answer::Attributes(attributes)
+        | Answer::Opened(OpenedFile { attributes, .. })
+        | Answer::Changed(ChangedFile { attributes, .. }) => Some(attributes),
+        _ => None,
     }
 }
 

@@ -12,11 +12,12 @@
 //! Clients send what was refused again, under the same request ids, and the cached replies went
 //! along: so each change is done once. Opens, locks and intents are durable, so they stay.
 //!
-//! State of a host does not move: a partition with an extent file, a bound file, or a lock of a
-//! process stays. Neither do stripes: the caller moves those of the partition before.
+//! What belongs to a host stays there, and is asked for by node id (`hosted`): extents, bound
+//! files, open leases, owners of locks. Neither do stripes move: the caller moves those of the
+//! partition before.
 
 use crate::{Node, now, sleep_until};
-use partition::{CommandCaller, Holder, Partition, SoftState, SubscriberId, SubscriberIds};
+use partition::{CommandCaller, Holder, HostedBytes, Partition, SoftState, SubscriberId, SubscriberIds};
 use placement::{FileId, PartitionEntry, PartitionId};
 use std::{
     future::{Future, poll_fn},
@@ -37,9 +38,6 @@ pub enum HandOverError {
     /// The node does not serve it.
     #[error("this node does not serve the partition")]
     NotServed,
-    /// It has a file with state of the host.
-    #[error("file {0} has an extent, a host file, or a lock of a process of this host")]
-    OfHost(FileId),
     /// A session with a kernel that caches is not subscribed at the other node.
     #[error("session {} has not subscribed at the other node", .0.0)]
     NotSubscribed(Session),
@@ -62,9 +60,6 @@ impl DepartingPartition<'_> {
     /// Lets another node serve the partition; returns what was sent.
     async fn send_to(mut self, to: &Arc<Node>, entry: &PartitionEntry) -> Result<Partition, HandOverError> {
         let Some(partition) = &self.partition else { return Err(HandOverError::NotServed) };
-        if let Some(file) = partition.file_of_host() {
-            return Err(HandOverError::OfHost(file));
-        }
         if !self.node.are_acked_in_time().await {
             return Err(HandOverError::NoAck);
         }
@@ -78,6 +73,7 @@ impl DepartingPartition<'_> {
 impl Drop for DepartingPartition<'_> {
     fn drop(&mut self) {
         if let Some(partition) = self.partition.take() {
+            self.node.hosted.forget_partition(partition.id());
             self.node.partitions.put(partition);
             self.node.learned.notify_waiters();
         }
@@ -90,14 +86,18 @@ impl Node {
     pub async fn hand_over(&self, id: PartitionId, to: &Arc<Self>) -> Result<PartitionEntry, HandOverError> {
         let entry = self.map.read().entry(id).map(|entry| entry.moved(to.id()));
         let entry = entry.ok_or(HandOverError::NotServed)?;
+        self.detach_opens_in(id);
         let partition = self.partitions.take(id).ok_or(HandOverError::NotServed)?;
+        self.hosted.add(partition.hosted_files(self.id()));
         let departing = DepartingPartition { node: self, partition: Some(partition) };
         let partition = departing.send_to(to, &entry).await?;
         self.learn(id, entry.clone());
         self.files.fetch_sub(partition.files(), Relaxed);
         self.engine.release(partition.bytes());
         for (file, holder) in partition.lock_holders() {
-            self.lock_queue.forget(holder, file);
+            if holder.owner().host() != Some(self.id()) {
+                self.lock_queue.forget(holder, file);
+            }
         }
         self.lock_queue.wake_all();
         self.space.notify_freed();
@@ -145,6 +145,11 @@ impl Node {
         if let Some(log) = &self.settings().entry_log {
             log.begin(&partition);
         }
+        self.hosted.forget_partition(id);
+        self.demotions.extend(partition.hosted_files(self.id()).filter_map(|(file, hosted)| match hosted {
+            HostedBytes::Extent(extent) => Some((file, extent)),
+            HostedBytes::Bound(_) => None,
+        }));
         self.partitions.put(partition);
         self.learn(id, entry.clone());
         Ok(())

@@ -12,6 +12,7 @@
 //! - `stripes`: bytes of one stripe, of an engine that may be slow
 //! - `object`: object operations: bytes, path walks, removal of the stripes of deleted files
 //! - `host_files`: bytes of bound files, read from files of the host
+//! - `hosted`: files whose bytes are here and whose inodes are elsewhere; work for other nodes
 //! - `settings`: settings of a node
 //! - `metrics`, `observe`: metrics, and spans of requests with their ids
 //!
@@ -72,6 +73,7 @@ mod extent_ops;
 mod extents;
 mod hand_over;
 mod host_files;
+mod hosted;
 mod invalidation_sender;
 mod lock_queue;
 mod loom_shim;
@@ -99,8 +101,10 @@ pub use background::{BackgroundWorker, WorkerKind, WorkerRecord, run_worker};
 pub use backing::{BackingFd, BackingLease};
 pub use entry_log::EntryLog;
 pub use hand_over::HandOverError;
+pub use hosted::{HostWork, HostedDemotion};
 pub use metrics::MetricsRecorder;
 pub use node::{Node, StopHook, embedded};
+pub use partition::HostedBytes;
 pub use reply_future::ReplyFuture;
 pub use settings::NodeSettings;
 pub use strays::StrayQuery;

@@ -178,7 +178,7 @@ impl Node {
     async fn wait_for_wakeup(&self, request: &LockRequest, ticket: &LockTicket<'_>) {
         let mut woken = pin!(ticket.woken.notified());
         loop {
-            let watched = self.blockers(request).iter().any(|holder| holder.owner().outlives_sessions());
+            let watched = self.blockers(request).iter().any(|holder| holder.owner().host() == Some(self.id()));
             let mut pause = watched.then(|| Box::pin(sleep_until(now() + LIVENESS_INTERVAL)));
             let again = poll_fn(|context| match woken.as_mut().poll(context) {
                 Poll::Ready(()) => Poll::Ready(false),

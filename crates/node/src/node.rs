@@ -9,6 +9,7 @@ use crate::{
     extent_ops::{AppendLocks, ExtentCall},
     extents::ExtentSlots,
     host_files::HostFiles,
+    hosted::{FinishCall, HostedFiles},
     lock_queue::LockQueue,
     map_entries::EntryCheck,
     metrics::NodeMetrics,
@@ -56,6 +57,7 @@ pub struct Node {
     shared_memory: Option<Arc<dyn SharedMemory>>,
     pub(crate) placeholders: Option<Arc<dyn Placeholders>>,
     pub(crate) host_files: HostFiles,
+    pub(crate) hosted: HostedFiles,
     pub(crate) subscribers: SubscriberSet,
     pub(crate) extents: Arc<ExtentSlots>,
     pub(crate) append_locks: AppendLocks,
@@ -110,7 +112,7 @@ impl Node {
         );
         assert!(settings.stripe_bytes.is_power_of_two(), "the length of a stripe is a power of two");
         assert_eq!(map.partitions(), settings.partitions, "the map has the partitions of the settings");
-        assert!(id != NodeId(0) && Session::new(id, 0).is_some(), "an id of a node has 16 bits, and is not 0");
+        assert!(Session::of_node(id).is_some(), "an id of a node has 16 bits, and is not 0");
         let space = Arc::new(SpaceWaiters::new(settings.space_wait));
         let hook = space.clone();
         engine.on_freed(Arc::new(move || hook.notify_freed()));
@@ -130,6 +132,7 @@ impl Node {
             shared_memory,
             placeholders,
             host_files: HostFiles::default(),
+            hosted: HostedFiles::default(),
             subscribers: SubscriberSet::default(),
             extents,
             append_locks: AppendLocks::default(),
@@ -163,8 +166,7 @@ impl Node {
     #[expect(clippy::inline_always, reason = "copies of request and reply would cost a small request 1 %")]
     pub(crate) fn answer(self: &Arc<Self>, request: Request) -> ReplyFuture {
         let Request { epoch, session, skip_ack, partition, body } = request;
-        let of_partition =
-            matches!(body, Body::Meta { .. } | Body::Extent { .. } | Body::Stripe { .. } | Body::Walk { .. });
+        let of_partition = matches!(body, Body::Meta { .. } | Body::Stripe { .. } | Body::Walk { .. });
         if of_partition {
             match self.check_entry(partition, epoch) {
                 EntryCheck::Serve => {}
@@ -182,7 +184,14 @@ impl Node {
                 self.execute(CommandCall { skip_ack, request_id, command, ..CommandCall::new(session, partition) })
             }
             Body::Extent { request_id, file, extent, action } => {
-                self.execute_extent(ExtentCall { partition, request_id, file, extent, action })
+                self.execute_extent(ExtentCall { request_id, file, extent, action })
+            }
+            Body::Finish { request_id, file, command, answer } => {
+                self.finish(FinishCall { request_id, file, command: *command, answer: *answer })
+            }
+            Body::NoteUnused { file } => self.note_unused(file),
+            Body::NoteLock { file, lock } => {
+                ReplyFuture::ready(self.note_lock(file, lock).map(Answer::LockOwner).map_err(Failure::Refused))
             }
             Body::Stripe { file, stripe, action } => self.execute_stripe(session, StripeKey { file, stripe }, action),
             Body::ProbeLease { lease } => ReplyFuture::ready(Ok(Answer::LeaseStatus(self.probe_lease(lease)))),

@@ -206,11 +206,26 @@ impl Node {
         }
     }
 
+    /// Refuses a condition on the version of a file whose extent is at another node: only that node
+    /// knows the version.
+    pub(crate) fn check_version_is_known(&self, partition: &Partition, command: &Command) -> Outcome<()> {
+        let (Command::PutObject { condition: Condition::Is(Version { file, .. }), .. }
+        | Command::DeleteObject { condition: Condition::Is(Version { file, .. }), .. }) = command
+        else {
+            return Ok(());
+        };
+        match partition.extent(*file) {
+            Some(extent) if extent.node != self.id() => Err(Refusal::Busy(Object::File(*file))),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds the extent's change count to the version that a refused put or delete found.
     pub(crate) fn add_extent_changes(&self, partition: &Partition, refusal: Refusal) -> Refusal {
         match refusal {
             Refusal::VersionMismatch { object, present: Some(Version { file, change }) } => {
-                let more = partition.extent(file).map_or(0, |extent| self.extent_change_count(extent));
+                let here = partition.extent(file).filter(|extent| extent.node == self.id());
+                let more = here.map_or(0, |extent| self.extent_change_count(extent));
                 Refusal::VersionMismatch { object, present: Some(Version { file, change: change.wrapping_add(more) }) }
             }
             other => other,
@@ -226,7 +241,9 @@ impl Node {
     /// after its file.
     pub(crate) fn fill_object(&self, answer: Answer, offset: u64) -> Outcome<Answer> {
         match answer {
-            Answer::Object(FoundObject { mut head, striped, length, content: Content::Extent(extent) }) => {
+            Answer::Object(FoundObject { mut head, striped, length, content: Content::Extent(extent) })
+                if extent.node == self.id() =>
+            {
                 let state = self.extents.engine().state(Slot(extent.slot));
                 let object = Object::File(head.version.file);
                 let state = state.map_err(|error| Refusal::Io { object, why: error.to_string().into() })?;

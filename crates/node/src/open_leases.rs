@@ -10,7 +10,7 @@
 //! for space, and for all opens in turn each second ([`Node::scan_leases`]). The last finds
 //! programs that were killed, or that closed a descriptor without their client's knowledge.
 
-use crate::{Node, WorkerKind};
+use crate::{HostWork, Node, WorkerKind};
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
 use rustix::fs::fstat;
@@ -25,8 +25,8 @@ use std::{
 use store::{Access, PlaceholderHandle, PlaceholderKind, Slot, StoreCompletion, StripeKey};
 use tokio::sync::Notify;
 use wire::{
-    Answer, Command, Extent, LeaseKind, LeaseStatus, OPEN_LEASES_MAX, OpenFlags, OpenLease, OpenLeaseId, Outcome,
-    PendingDelete, Session,
+    Answer, Command, Extent, LeaseKind, LeaseStatus, LockOwner, OPEN_LEASES_MAX, OpenFlags, OpenLease, OpenLeaseId,
+    Outcome, PendingDelete, Session,
 };
 
 /// Most open leases at one time; as many as the files that a client may have open.
@@ -113,6 +113,13 @@ impl OpenLeases {
         leases.map(|lease| (*lease, state.opens[lease].file)).collect()
     }
 
+    /// The leases of files in a partition, with their sessions.
+    fn leases_in(&self, partition: PartitionId) -> Vec<(OpenLeaseId, FileId, Session)> {
+        let state = self.state.lock();
+        let inside = state.opens.iter().filter(|(_, open)| open.file.partition() == partition);
+        inside.map(|(lease, open)| (*lease, open.file, open.session)).collect()
+    }
+
     fn transfer(&self, lease: OpenLeaseId, session: Session) {
         let mut state = self.state.lock();
         let Some(open) = state.opens.get_mut(&lease) else { return };
@@ -188,7 +195,7 @@ impl Node {
     }
 
     fn open_extent(&self, file: FileId, extent: Extent, flags: OpenFlags, lease: OpenLeaseId) -> Option<OwnedFd> {
-        let has = self.partitions.lock(file.partition())?.extent(file) == Some(extent);
+        let has = self.local_extent(file) == Some(extent);
         let pin = crate::extents::ExtentSlots::pin(&*self.extents, extent).filter(|_| has)?;
         let extents = self.extents.engine();
         if flags.write && !extents.reserve_headroom() {
@@ -219,13 +226,21 @@ impl Node {
     /// Probes an open lease for a caller that needs no answer; true if it has ended. A removed file
     /// whose stripes remain goes to [`Self::take_pending_deletes`].
     pub fn end_lease_if_closed(&self, lease: OpenLeaseId) -> bool {
-        let status = self.probe_lease(lease);
-        let has_ended = status != LeaseStatus::Open;
-        if let LeaseStatus::Ended { deleted: Some(deleted) } = status {
-            self.open_leases.pending_deletes.lock().push(deleted);
-            self.open_leases.delete_added.notify_one();
+        match self.probe_lease(lease) {
+            LeaseStatus::Open => return false,
+            LeaseStatus::Ended { deleted: None } => {}
+            LeaseStatus::Ended { deleted: Some(deleted) } => {
+                self.open_leases.pending_deletes.lock().push(deleted);
+                self.open_leases.delete_added.notify_one();
+            }
+            LeaseStatus::EndedRemote { file, session, locked } => {
+                if locked {
+                    self.unlock(LockOwner::Open(lease), file);
+                }
+                self.hosted.push(HostWork::Release { file, session });
+            }
         }
-        has_ended
+        true
     }
 
     /// Waits until there may be something to take with [`Self::take_pending_deletes`]. One caller
@@ -263,10 +278,16 @@ impl Node {
         let Some(LeasedOpen { session, file, flags, .. }) = self.open_leases.take(lease) else {
             return LeaseStatus::Ended { deleted: None };
         };
-        self.unlock_open(lease, file);
         if !self.partitions.serves(file.partition()) {
-            return LeaseStatus::EndedRemote { file, session };
+            let locked = self.has_locks(LockOwner::Open(lease));
+            if Session::of_node(self.id()) != Some(session) {
+                return LeaseStatus::EndedRemote { file, session, locked };
+            }
+            self.unlock_open(lease, file);
+            self.hosted.push(HostWork::Release { file, session });
+            return LeaseStatus::Ended { deleted: None };
         }
+        self.unlock_open(lease, file);
         if flags.write {
             self.shrink_last_stripe(file);
         }
@@ -300,11 +321,23 @@ impl Node {
         })
     }
 
+    /// Detaches all open leases of files in a partition that is about to leave, so that they do not
+    /// end with a session that ends at another node. A node that cannot detach keeps them as they
+    /// are.
+    pub(crate) fn detach_opens_in(&self, partition: PartitionId) {
+        let Some(detached) = Session::of_node(self.id()) else { return };
+        for (lease, file, session) in self.open_leases.leases_in(partition) {
+            if session != detached && self.release_open(file, session, Some(detached)).is_ok() {
+                self.open_leases.transfer(lease, detached);
+            }
+        }
+    }
+
     /// Detaches the open leases of a session that is about to end, in one partition if one is
     /// named: opens whose descriptors somebody still has become the node's own. Opens of files at
     /// other nodes are detached too.
     pub(crate) fn detach_opens(&self, session: Session, partition: Option<PartitionId>) {
-        let Some(detached) = Session::new(self.id(), 0).filter(|detached| *detached != session) else { return };
+        let Some(detached) = Session::of_node(self.id()).filter(|detached| *detached != session) else { return };
         let here = |file: FileId| self.partitions.serves(file.partition());
         for (lease, file) in self.open_leases.session_leases(session) {
             if Some(file.partition()) != partition && here(file) {
@@ -331,7 +364,7 @@ impl Node {
         for kind in [WorkerKind::Leases, WorkerKind::Locks, WorkerKind::Thinning] {
             self.turn(kind);
         }
-        let detached = Session::new(self.id(), 0);
+        let detached = Session::of_node(self.id());
         let state = self.open_leases.state.lock();
         let detached_count = detached.and_then(|detached| state.sessions.get(&detached)).map_or(0, BTreeSet::len);
         (state.opens.len(), detached_count)

@@ -1,7 +1,8 @@
 //! Lock owners that outlive sessions: processes of this host, and open leases. Their locks end when
-//! they do, even if nobody reports it.
+//! they do, even if nobody reports it. A file with such a lock may be at another node: then this
+//! node notes the lock before it is set, and releases it there when its owner ends.
 
-use crate::{Node, lock_queue::LockRequest};
+use crate::{HostWork, Node, lock_queue::LockRequest};
 use parking_lot::Mutex;
 use partition::Holder;
 use placement::FileId;
@@ -10,7 +11,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{collections::HashMap, os::fd::OwnedFd};
-use wire::{Command, Lock, LockKind, LockOwner, LockStyle, Object, OpenLeaseId, Outcome, Refusal, Session};
+use wire::{Command, Lock, LockKind, LockOwner, Object, OpenLeaseId, Outcome, Refusal, Session};
 
 /// Processes that may have locks: a pidfd for each process id.
 #[derive(Debug, Default)]
@@ -42,18 +43,39 @@ impl Node {
     /// Watches the owner of a lock from now on, so that its end is noticed. Refused for a process
     /// that the node cannot see.
     pub(crate) fn watch_owner(&self, request: &LockRequest) -> Outcome<()> {
-        let LockOwner::Process(process) = request.lock.owner else { return Ok(()) };
-        if request.lock.kind == LockKind::Unlock || self.process_monitor.is_dead(process) == Some(false) {
+        self.watch(request.file, &request.lock)
+    }
+
+    fn watch(&self, file: FileId, lock: &Lock) -> Outcome<()> {
+        let LockOwner::Process { node, process } = lock.owner else { return Ok(()) };
+        let is_known = || self.process_monitor.is_dead(process) == Some(false);
+        if node != self.id() || lock.kind == LockKind::Unlock || is_known() {
             return Ok(());
         }
         // Another process may have had the id before.
         self.unlock_process(process);
         let unseen = || Refusal::Unsupported {
-            object: Object::File(request.file),
+            object: Object::File(file),
             what: "locks of a process that the node does not see, as in another namespace of processes,".into(),
         };
         self.process_monitor.0.lock().insert(process, open_pidfd(process).ok_or_else(unseen)?);
         Ok(())
+    }
+
+    /// Notes a lock that is about to be set at another node, so that it ends with its owner.
+    /// Returns the owner. Refused for an owner that does not exist on this host.
+    pub(crate) fn note_lock(&self, file: FileId, lock: Lock) -> Outcome<LockOwner> {
+        if lock.owner.host() != Some(self.id()) {
+            return Err(Refusal::invalid(Object::File(file), "the owner of a lock is of the host of another node"));
+        }
+        self.watch(file, &lock)?;
+        if lock.kind != LockKind::Unlock {
+            if self.is_dead(lock.owner) {
+                return Err(Refusal::Stale(Object::File(file)));
+            }
+            self.lock_queue.adopt(Holder::new(Session::NONE, lock.owner), file);
+        }
+        Ok(lock.owner)
     }
 
     /// Ends conflicting locks whose owners no longer exist; true if there were any.
@@ -68,24 +90,30 @@ impl Node {
 
     fn is_dead(&self, owner: LockOwner) -> bool {
         match owner {
+            // Its host tells.
+            _ if owner.host() != Some(self.id()) => false,
             LockOwner::Session(_) => false,
-            LockOwner::Process(process) => self.process_monitor.is_dead(process) != Some(false),
+            LockOwner::Process { process, .. } => self.process_monitor.is_dead(process) != Some(false),
             LockOwner::Open(lease) => !self.is_lease_open(lease),
         }
     }
 
     /// Ends the locks of an open that has ended.
     pub(crate) fn unlock_open(&self, lease: OpenLeaseId, file: FileId) {
-        let owner = LockOwner::Open(lease);
-        if !self.lock_queue.files_locked_by(Holder::new(Session::NONE, owner)).is_empty() {
-            self.unlock(owner, file);
+        if self.has_locks(LockOwner::Open(lease)) {
+            self.unlock(LockOwner::Open(lease), file);
         }
+    }
+
+    /// True if an owner that outlives sessions may have locks.
+    pub(crate) fn has_locks(&self, owner: LockOwner) -> bool {
+        !self.lock_queue.files_locked_by(Holder::new(Session::NONE, owner)).is_empty()
     }
 
     /// Ends all locks that a process has on the file of this open, because it closed a descriptor
     /// of it: POSIX ends them whichever descriptor they were set through.
     pub fn unlock_on_close(&self, process: u32, lease: OpenLeaseId) {
-        let owner = LockOwner::Process(process);
+        let owner = LockOwner::Process { node: self.id(), process };
         if self.process_monitor.is_dead(process).is_some()
             && let Some(file) = self.leased_file(lease)
             && self.lock_queue.files_locked_by(Holder::new(Session::NONE, owner)).contains(&file)
@@ -105,18 +133,22 @@ impl Node {
     }
 
     fn unlock_process(&self, process: u32) {
-        let owner = LockOwner::Process(process);
+        let owner = LockOwner::Process { node: self.id(), process };
         for file in self.lock_queue.files_locked_by(Holder::new(Session::NONE, owner)) {
             self.unlock(owner, file);
         }
         self.process_monitor.0.lock().remove(&process);
     }
 
-    /// Ends all locks of an owner that outlives sessions, on one file.
-    fn unlock(&self, owner: LockOwner, file: FileId) {
-        let Some(mut partition) = self.partitions.lock(file.partition()) else { return };
-        for style in [LockStyle::EVERYWHERE, LockStyle::Whole] {
-            let lock = Lock { owner, kind: LockKind::Unlock, style, pid: 0 };
+    /// Ends all locks of an owner that outlives sessions, on one file. If its inode is at another
+    /// node, that node is told.
+    pub(crate) fn unlock(&self, owner: LockOwner, file: FileId) {
+        let Some(mut partition) = self.partitions.lock(file.partition()) else {
+            self.lock_queue.forget(Holder::new(Session::NONE, owner), file);
+            self.hosted.push(HostWork::Unlock { file, owner });
+            return;
+        };
+        for lock in Lock::all_released(owner) {
             let (answer, _) = self.apply_own(&mut partition, Command::Lock { file, lock, wait: false }, 0);
             if let Err(refusal) = answer {
                 tracing::debug!(%refusal, "the file of a lock whose owner has ended is gone");

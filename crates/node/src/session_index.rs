@@ -130,6 +130,7 @@ impl Node {
     pub fn end_session(&self, session: Session) -> Vec<PartitionId> {
         let partitions = self.session_index.end(session);
         self.detach_opens(session, None);
+        self.hosted.end_session(session);
         self.lock_queue.end_session(session);
         self.lock_queue.wake_all();
         partitions

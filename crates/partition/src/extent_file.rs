@@ -11,7 +11,8 @@
 //! the inode knows what happened before the file moved to the extent. When times are set, the
 //! extent's are set too and the inode drops its own.
 //!
-//! The node gets freed extents, and files after their last close, as effects beside the answer.
+//! The extent's node need not be the one that serves the partition. The node that serves gets files
+//! that are gone or closed as effects beside the answer, and tells the extent's node.
 
 use crate::{
     Partition,
@@ -20,7 +21,7 @@ use crate::{
     memory_cost,
 };
 use bytes::Bytes;
-use placement::FileId;
+use placement::{FileId, NodeId};
 use wire::{
     Answer, Changes, Command, Extent, ExtentRequest, INLINE_BYTES_MAX, NewKind, Object, Outcome, Refusal, Session,
     Times, Timestamp,
@@ -32,8 +33,10 @@ const TIME_UNSET: Timestamp = Timestamp { secs: i64::MIN, nanos: 0 };
 /// Effects of commands for the node, besides the answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// Extents that belong to no file any more.
-    pub freed: Vec<Extent>,
+    /// Files that are gone, with the extents that they had.
+    pub freed: Vec<(FileId, Extent)>,
+    /// Bound files that are gone, with the nodes that read them.
+    pub unbound: Vec<(FileId, NodeId)>,
     /// Extent files that no session has open any more.
     pub closed: Vec<(FileId, Extent)>,
 }
@@ -41,7 +44,7 @@ pub struct Effects {
 impl Effects {
     /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
-        self.freed.is_empty() && self.closed.is_empty()
+        self.freed.is_empty() && self.unbound.is_empty() && self.closed.is_empty()
     }
 }
 
@@ -105,6 +108,7 @@ impl Partition {
         bytes: Bytes,
         times: Times,
     ) -> Outcome<Answer> {
+        self.inode(file)?;
         if bytes.len() > INLINE_BYTES_MAX as usize || !self.is_closed(file, extent) {
             return Err(Refusal::Stale(Object::File(file)));
         }
@@ -112,7 +116,10 @@ impl Partition {
             let body = inode.file_mut(file)?;
             body.size = bytes.len() as u64;
             body.location = DataLocation::Inline(bytes.to_vec());
-            (inode.accessed, inode.modified, inode.changed) = (times.accessed, times.modified, times.changed);
+            // Those of the inode are earlier, unless the extent's node did not know them.
+            inode.accessed = inode.accessed.max(times.accessed);
+            inode.modified = inode.modified.max(times.modified);
+            inode.changed = inode.changed.max(times.changed);
             inode.version += 1; // changes in the extent were not counted here
             Ok(Answer::Done)
         })

@@ -89,7 +89,7 @@ fn an_extent_is_free_when_its_file_has_neither_name_nor_opener() {
     assert!(bench.effects.is_empty(), "it is open");
     bench.apply(Command::Close { file });
     let effects = std::mem::take(&mut bench.effects);
-    assert_eq!((effects.freed, effects.closed), (vec![extent(1)], vec![]));
+    assert_eq!((effects.freed, effects.closed), (vec![(file, extent(1))], vec![]));
     assert!(bench.effects.is_empty(), "it is reported once");
 }
 

@@ -110,9 +110,10 @@ pub use extent_file::{Effects, ExtentHead};
 pub use locks::{Holder, LOCKS_MAX};
 pub use memory_cost::{ENTRY_BYTES, INODE_BYTES};
 pub use partition::{Partition, SPLIT_ENTRIES, Settings};
+pub use reply_cache::ReplyCache;
 pub use session_ranges::SessionRanges;
 pub use snapshot::{SnapshotError, SnapshotVersion};
-pub use soft_state::SoftState;
+pub use soft_state::{HostedBytes, SoftState};
 pub use subscriber_ids::{SUBSCRIBER_WORDS, SubscriberId, SubscriberIds};
 
 #[cfg(test)]

@@ -18,10 +18,10 @@ pub const LOCKS_MAX: usize = 16_384;
 /// Owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Holder {
-    /// The session; [`Session::NONE`] for owners that outlive sessions.
+    /// The session; for a process, the one of the node that notices its end
+    /// ([`Session::of_node`]); for an open lease, [`Session::NONE`].
     pub session: Session,
-    /// The number that the session chose. For owners that outlive sessions: an open lease, or a
-    /// process id, which is below all lease ids.
+    /// The number that the session chose, a process id, or an open lease.
     pub owner: u64,
 }
 
@@ -30,16 +30,18 @@ impl Holder {
     pub fn new(session: Session, owner: LockOwner) -> Self {
         match owner {
             LockOwner::Session(owner) => Self { session, owner },
-            LockOwner::Process(process) => Self { session: Session::NONE, owner: process.into() },
+            LockOwner::Process { node, process } => {
+                Self { session: Session::of_node(node).unwrap_or(Session::NONE), owner: process.into() }
+            }
             LockOwner::Open(OpenLeaseId(lease)) => Self { session: Session::NONE, owner: lease },
         }
     }
 
     /// Returns the owner as its session names it.
     pub fn owner(self) -> LockOwner {
-        match (self.session, u32::try_from(self.owner)) {
-            (Session::NONE, Ok(process)) => LockOwner::Process(process),
-            (Session::NONE, Err(_)) => LockOwner::Open(OpenLeaseId(self.owner)),
+        match (self.session.origin(), u32::try_from(self.owner)) {
+            _ if self.session == Session::NONE => LockOwner::Open(OpenLeaseId(self.owner)),
+            ((node, 0), Ok(process)) => LockOwner::Process { node, process },
             _ => LockOwner::Session(self.owner),
         }
     }
@@ -365,7 +367,8 @@ mod tests {
     #[test]
     fn processes_opens_and_sessions_are_never_the_same_holder_and_sessions_end_their_own_alone() {
         let lease = OpenLeaseId::new(NodeId(1), 7).unwrap();
-        let owners = [LockOwner::Session(7), LockOwner::Process(7), LockOwner::Open(lease)];
+        let process = LockOwner::Process { node: NodeId(1), process: 7 };
+        let owners = [LockOwner::Session(7), process, LockOwner::Open(lease)];
         let holders = owners.map(|owner| Holder::new(Session(9), owner));
         assert_eq!(holders.map(Holder::owner), owners);
         let mut locks = FileLocks::default();

@@ -239,7 +239,7 @@ fn stripes_that_do_not_lie_as_their_directory_says_are_put_elsewhere() {
     let right = reserved(&mut bench, there, Some(Policy::At(NodeId(2))));
     assert_eq!(version(bench.try_to(put(right, PlacementSpec::default()))).file, right);
     let placement = |bench: &mut Bench, file| bench.apply(Command::Placement { file });
-    let Answer::Placement(BytePlacement { placing, layout, decided: true, stripes }) = placement(&mut bench, right)
+    let Answer::Placement(BytePlacement { placing, layout, decided: true, stripes, .. }) = placement(&mut bench, right)
     else {
         panic!()
     };

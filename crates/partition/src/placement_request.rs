@@ -200,7 +200,8 @@ impl Partition {
             let placement = PlacementDecision::new(self.settings().stripe_bytes, spread, file.partition());
             (placement.layout, false, StripeRuns::new())
         };
-        Ok(Answer::Placement(BytePlacement { placing, layout, decided, stripes }))
+        let host = if let InodeBody::Bound(host) = &inode.body { Some(host.node) } else { None };
+        Ok(Answer::Placement(BytePlacement { placing, layout, decided, host, stripes }))
     }
 
     pub(crate) fn place(&mut self, _: CommandContext, file: FileId, partition: PartitionId) -> Outcome<Answer> {

@@ -7,7 +7,7 @@ use crate::{
     partition_test::{Bench, STRIPE, at, name, random_command},
     snapshot::{SnapshotVersion, VERSION},
 };
-use placement::{FileId, Layout, PlacementSpec, Policy, StripeSize};
+use placement::{FileId, Layout, NodeId, PlacementSpec, Policy, StripeSize};
 use test_support::{FormatPage, Random, Shapes, fenced};
 use wire::{Command, ExtentRequest, HostFile, Intent, Kind, NewInode, NewKind, Owner, Part, Session, WritePlace};
 
@@ -31,7 +31,7 @@ fn busy(seed: u64) -> Partition {
 /// A partition with all that is rare.
 fn rare() -> Partition {
     let mut bench = Bench::new();
-    let host = HostFile { path: "/f".into(), size: 5, modified: at(3), executable: false };
+    let host = HostFile { node: NodeId(1), path: "/f".into(), size: 5, modified: at(3), executable: false };
     for (text, kind) in [("node", NewKind::Node(Kind::Fifo)), ("bound", NewKind::Bound(Box::new(host)))] {
         bench.create(ROOT, text, kind);
     }

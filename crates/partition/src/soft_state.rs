@@ -1,13 +1,21 @@
 //! The soft state of a partition, which goes along when another node serves it.
 
-use crate::{
-    Holder, Partition, SubscriberId, SubscriberIds,
-    inode::{Inode, InodeBody},
-    inode_grants::InodeGrants,
+use crate::{Holder, Partition, SubscriberId, SubscriberIds, inode::InodeBody, inode_grants::InodeGrants};
+use placement::{FileId, NodeId};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
-use placement::FileId;
-use std::collections::{BTreeMap, BTreeSet};
-use wire::Session;
+use wire::{Extent, HostFile, Session};
+
+/// Bytes of a file that are at the host of a node, whichever node has the inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostedBytes {
+    /// In an extent of the node.
+    Extent(Extent),
+    /// In a file of the host.
+    Bound(Arc<HostFile>),
+}
 
 /// State of a partition that the kernels of a node's subscribers may cache, or know.
 /// Subscribers have the numbers of that node.
@@ -75,14 +83,14 @@ impl Partition {
         self.inodes.iter().flat_map(|(file, inode)| inode.lock_holders().map(|holder| (*file, holder)))
     }
 
-    /// Returns a file with state of the host of the node that serves: its bytes are in an extent or
-    /// in a file of the host, or a process of the host has a lock on it.
-    pub fn file_of_host(&self) -> Option<FileId> {
-        let is_of_host = |inode: &Inode| {
-            inode.extent().is_some()
-                || matches!(inode.body, InodeBody::Bound(_))
-                || inode.lock_holders().any(|holder| holder.owner().outlives_sessions())
-        };
-        self.inodes.iter().find(|(_, inode)| is_of_host(inode)).map(|(file, _)| *file)
+    /// Returns the files whose bytes are at the host of a node.
+    pub fn hosted_files(&self, node: NodeId) -> impl Iterator<Item = (FileId, HostedBytes)> {
+        self.inodes.iter().filter_map(move |(file, inode)| {
+            let hosted = match &inode.body {
+                InodeBody::Bound(host) if host.node == node => HostedBytes::Bound(host.clone()),
+                _ => HostedBytes::Extent(inode.extent().filter(|extent| extent.node == node)?),
+            };
+            Some((*file, hosted))
+        })
     }
 }

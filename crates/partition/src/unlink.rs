@@ -4,6 +4,7 @@
 use crate::{
     Partition,
     apply::CommandContext,
+    inode::InodeBody,
     intents::{Decided, LockTarget},
     memory_cost,
 };
@@ -52,8 +53,15 @@ impl Partition {
     pub(crate) fn remove_inode(&mut self, file: FileId) -> Option<PendingDelete> {
         let mut inode = self.inodes.remove(&file)?;
         self.bytes -= inode.memory_cost();
-        let crate::inode::InodeBody::File(body) = &mut inode.body else { return None };
-        self.step.effects.freed.extend(body.extent());
+        let body = match &mut inode.body {
+            InodeBody::File(body) => body,
+            InodeBody::Bound(host) => {
+                self.step.effects.unbound.push((file, host.node));
+                return None;
+            }
+            _ => return None,
+        };
+        self.step.effects.freed.extend(body.extent().map(|extent| (file, extent)));
         let (stripes, layout) = (body.stripes(), body.placement.layout);
         if stripes.is_empty() {
             return None;

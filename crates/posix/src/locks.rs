@@ -71,7 +71,7 @@ impl PosixProcess {
         if operation != LockOperation::Test {
             check_lock_access(&open, range.kind)?;
         }
-        let owner = if of_open { LockOwner::Open(open.lease) } else { LockOwner::Process(0) };
+        let owner = if of_open { LockOwner::Open(open.lease) } else { LockOwner::THIS_PROCESS };
         let style = self.absolute_range(descriptor, &open, range)?;
         let lock = Lock { owner, kind: range.kind, style, pid: if of_open { 0 } else { own_pid() } };
         if operation == LockOperation::Test {
@@ -142,7 +142,8 @@ impl PosixProcess {
     /// Ends all locks that this process holds on a file: closing any descriptor of the file does
     /// that (fcntl(2)).
     pub(crate) async fn unlock(&self, open: &OpenDescription) {
-        let lock = Lock { owner: LockOwner::Process(0), kind: LockKind::Unlock, style: LockStyle::EVERYWHERE, pid: 0 };
+        let lock =
+            Lock { owner: LockOwner::THIS_PROCESS, kind: LockKind::Unlock, style: LockStyle::EVERYWHERE, pid: 0 };
         if let Err(Refusal::Unsupported { .. }) = self.client.lock(open.file, lock, false).await {
             // A lock that cannot be ended now ends with the session.
             let _ = self.client.lock(open.file, with_session_owner(lock), false).await;

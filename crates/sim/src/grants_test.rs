@@ -160,9 +160,9 @@ impl CachingKernels {
 }
 
 /// Attributes that must be consistent. The access time is not: its changes are sent, but not waited
-/// for.
+/// for. Neither is the version, of which no kernel knows: it changes when a file is demoted.
 fn visible(attributes: Attributes) -> Attributes {
-    Attributes { accessed: Timestamp::default(), cacheable: false, extent: None, ..attributes }
+    Attributes { accessed: Timestamp::default(), cacheable: false, extent: None, version: 0, ..attributes }
 }
 
 #[tokio::test]

@@ -33,6 +33,8 @@ mod grants_test;
 #[cfg(test)]
 mod hand_over_test;
 #[cfg(test)]
+mod hosted_test;
+#[cfg(test)]
 mod linear_test;
 #[cfg(test)]
 mod message_test;

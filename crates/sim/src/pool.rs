@@ -28,7 +28,22 @@ impl Pool {
     /// A pool of `nodes` nodes, each over its own engine.
     pub fn start(nodes: u32, settings: &NodeSettings, engine: impl Fn() -> Arc<dyn Engine>) -> Self {
         let ids: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
-        let shares: Vec<(NodeId, u64)> = ids.iter().map(|id| (*id, 1)).collect();
+        Self::with_shares(&ids, &ids, settings, engine)
+    }
+
+    /// A pool of several nodes, whose first one serves all partitions: so it may give extents.
+    pub fn start_at_one(nodes: u32, settings: &NodeSettings, engine: impl Fn() -> Arc<dyn Engine>) -> Self {
+        let ids: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
+        Self::with_shares(&ids, &ids[..1], settings, engine)
+    }
+
+    fn with_shares(
+        ids: &[NodeId],
+        serving: &[NodeId],
+        settings: &NodeSettings,
+        engine: impl Fn() -> Arc<dyn Engine>,
+    ) -> Self {
+        let shares: Vec<(NodeId, u64)> = serving.iter().map(|id| (*id, 1)).collect();
         let map = PartitionMap::proportional(&shares, settings.partitions).unwrap();
         Self(ids.iter().map(|id| Node::in_pool(*id, map.clone(), settings.clone(), engine())).collect())
     }

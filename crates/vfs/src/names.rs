@@ -3,7 +3,7 @@
 use crate::Vfs;
 use bytes::Bytes;
 use client::{ExpectedLocation, FileLocation};
-use placement::FileId;
+use placement::{FileId, NodeId};
 use std::{fs, os::unix::fs::MetadataExt, path::Path};
 use wire::{
     Attributes, Changes, DirEntry, ExtentRequest, HostFile, Kind, Mode, Name, NewInode, NewKind, Object, Outcome,
@@ -210,5 +210,9 @@ fn bind_source(host: &Path) -> Outcome<(NewKind, u32, Owner)> {
     let executable = found.mode() & 0o111 != 0;
     let mode = if executable { 0o555 } else { 0o444 };
     let owner = Owner { uid: found.uid(), gid: found.gid() };
-    Ok((NewKind::Bound(Box::new(HostFile { path, size: found.len(), modified, executable })), mode, owner))
+    Ok((
+        NewKind::Bound(Box::new(HostFile { node: NodeId(0), path, size: found.len(), modified, executable })),
+        mode,
+        owner,
+    ))
 }

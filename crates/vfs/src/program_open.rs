@@ -137,9 +137,10 @@ impl Vfs {
         }
     }
 
-    /// Sets or releases a program's lock on a file, owned by a process (`LockOwner::Process(0)` is
-    /// this one) or by an open. `wait` as in [`Self::lock`]. Refused as `Unsupported` if the file's
-    /// inode is not at a node of this host: there only a session can own locks.
+    /// Sets or releases a program's lock on a file, owned by a process
+    /// ([`LockOwner::THIS_PROCESS`](wire::LockOwner::THIS_PROCESS) is this one) or by an open.
+    /// `wait` as in [`Self::lock`]. Refused as `Unsupported` if the pool has no node on this host:
+    /// then only a session can own locks.
     pub fn lock_for_program(
         &self,
         file: FileId,

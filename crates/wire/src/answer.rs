@@ -2,13 +2,13 @@
 
 use crate::{
     Attributes, Content, Decision, DirEntry, Extent, HelloReply, HostFile, InheritedAttributes, Intent, Kind,
-    LeaseStatus, Lock, Object, ObjectMeta, OpenLease, Outcome, PendingDelete, PendingTruncate, ReadableContent,
-    Refusal, SpaceUsage, StripeRuns, UnfinishedWork, Version, WorkerStatus,
+    LeaseStatus, Lock, LockOwner, Object, ObjectMeta, OpenLease, Outcome, PendingDelete, PendingTruncate,
+    ReadableContent, Refusal, SpaceUsage, StripeRuns, UnfinishedWork, Version, WorkerStatus,
     codec::{CheckResult, check},
     command_table::FieldSamples,
 };
 use bytes::Bytes;
-use placement::{FileId, Layout, PlacementSpec, Policy};
+use placement::{FileId, Layout, NodeId, PlacementSpec, Policy};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -140,7 +140,18 @@ answer_values! {
         /// Transactions that have locked something in the answer.
         pub intents: Vec<Intent>,
         /// The answer if none of them is committed. Never another unsettled one.
-        #[serde(deserialize_with = "crate::decode_limits::not_nested")]
+        #[serde(deserialize_with = "crate::decode_limits::nested_answer")]
+        pub answer: Box<Answer>,
+    }
+
+    /// An answer about a file whose bytes are at the host of another node. That node finishes it.
+    pub struct HostedAnswer {
+        /// The node.
+        pub node: NodeId,
+        /// The file.
+        pub file: FileId,
+        /// The answer, as far as it is known without that node.
+        #[serde(deserialize_with = "crate::decode_limits::nested_answer")]
         pub answer: Box<Answer>,
     }
 
@@ -165,6 +176,8 @@ answer_values! {
         pub layout: Layout,
         /// True if the layout is final. Otherwise the policy decides when the file grows.
         pub decided: bool,
+        /// The node that reads the bytes of a bound file.
+        pub host: Option<NodeId>,
         /// Stripes below the file size that may hold bytes. Empty if the bytes are with the inode
         /// or in an extent.
         pub stripes: StripeRuns,
@@ -347,6 +360,8 @@ answers! {
     /// An answer that is valid unless one of some transactions is committed. If one is, the client
     /// settles it and asks again.
     unsettled Unsettled(UnsettledAnswer),
+    /// An answer that another node must finish: the client sends it there, in `Finish`.
+    hosted Hosted(HostedAnswer),
     /// No such entry. Only within `Unsettled`; otherwise the node refuses with `NotFound`.
     no_entry NoEntry,
     /// Fragments of a directory.
@@ -370,6 +385,8 @@ answers! {
     xattrs Xattrs(Vec<Bytes>),
     /// A conflicting lock, if there is one.
     conflict Conflict(Option<Lock>),
+    /// The owner of a lock, by which every node knows it.
+    lock_owner LockOwner(LockOwner),
     /// Offset of the data or hole, bytes.
     offset Offset(u64),
     /// The range is allocated or freed.

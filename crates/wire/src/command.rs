@@ -82,7 +82,7 @@ pub enum WritePlace {
 
 /// The version of the protocol. It grows with each change of a message: `docs/formats/wire.md` says
 /// what the version before was without.
-pub const PROTOCOL_VERSION: u16 = 9;
+pub const PROTOCOL_VERSION: u16 = 10;
 
 /// The answer to a client that sends what only nodes send.
 pub const NOT_FOR_CLIENTS: &str = "only nodes send this, to their own partitions";
@@ -320,9 +320,9 @@ commands! { $
         /// Generation at the time of planning.
         generation: u32,
     } on (file) -> done: (), free;
-    /// Demotes a small extent file that nobody has open: moves its bytes back to the inode. Sent
-    /// only by nodes.
-    internal demote Demote {
+    /// Demotes a small extent file that nobody has open: moves its bytes back to the inode. Sent by
+    /// the extent's node.
+    change demote Demote {
         /// The file.
         file: FileId,
         /// The extent that held the bytes.
@@ -332,9 +332,9 @@ commands! { $
         /// The file's times in the extent.
         times: Times,
     } on (file) -> done: (), weighs;
-    /// Ends an open of a session, or transfers it to another session. Sent only by nodes, for
-    /// opens that have an open lease.
-    internal release Release {
+    /// Ends an open of a session, or transfers it to another session. Sent by the node that gave
+    /// the open lease.
+    change release Release {
         /// The file.
         file: FileId,
         /// The session that has the open.

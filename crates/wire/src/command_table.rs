@@ -22,8 +22,7 @@ pub struct TypedCommand<V> {
 pub struct CommandRow {
     /// The name of the variant.
     pub name: &'static str,
-    /// `query`: it changes nothing. `change`: it carries a request id. `internal`: a change that
-    /// only nodes send.
+    /// `query`: it changes nothing. `change`: it carries a request id.
     pub kind: &'static str,
     /// The type of the answer.
     pub answer: &'static str,
@@ -152,9 +151,6 @@ macro_rules! commands {
             pub fn check(&self) -> CheckResult {
                 match self {
                     $(Self::$variant $({ $($field),* })? => {
-                        if command_kind!($kind) == CommandKind::Internal {
-                            return Err(NOT_FOR_CLIENTS);
-                        }
                         $($(BoundedField::check($field)?;)*)?
                         $($bounds?;)?
                     })*
@@ -200,15 +196,13 @@ macro_rules! commands {
     };
 }
 
-/// The ways in which a command may be sent.
+/// The kinds of commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum CommandKind {
-    /// By anyone; it changes nothing.
+    /// It changes nothing.
     Query,
-    /// By anyone, with a request id.
+    /// With a request id.
     Change,
-    /// By nodes, to their own partitions, with a request id.
-    Internal,
 }
 
 /// The subjects of commands.
@@ -256,9 +250,6 @@ macro_rules! command_kind {
     };
     (change) => {
         CommandKind::Change
-    };
-    (internal) => {
-        CommandKind::Internal
     };
 }
 

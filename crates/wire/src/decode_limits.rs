@@ -12,25 +12,29 @@ use std::{cell::Cell, fmt, marker::PhantomData};
 pub const PARTS_MAX: usize = 256;
 
 thread_local! {
-    /// True while this thread decodes an answer within another answer.
-    static NESTED: Cell<bool> = const { Cell::new(false) };
+    /// Number of answers that this thread is decoding, each within the one before.
+    static NESTED: Cell<u8> = const { Cell::new(0) };
 }
 
-/// Guard that resets [`NESTED`] when it is dropped.
+/// Most answers within an answer: an unsettled one may hold one that another node finishes.
+const NESTED_MAX: u8 = 2;
+
+/// Guard that counts [`NESTED`] down when it is dropped.
 struct DepthGuard;
 
 impl Drop for DepthGuard {
     fn drop(&mut self) {
-        NESTED.set(false);
+        NESTED.set(NESTED.get() - 1);
     }
 }
 
-/// Decodes a value that may not contain another of the same type: unbounded nesting would overflow
-/// the stack.
-pub fn not_nested<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    if NESTED.replace(true) {
-        return Err(D::Error::custom("an unsettled answer holds another"));
+/// Decodes an answer within an answer, and refuses one that is nested deeper than answers ever are:
+/// unbounded nesting would overflow the stack.
+pub fn nested_answer<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    if NESTED.get() == NESTED_MAX {
+        return Err(D::Error::custom("answers are nested too deep"));
     }
+    NESTED.set(NESTED.get() + 1);
     let _guard = DepthGuard;
     T::deserialize(from)
 }

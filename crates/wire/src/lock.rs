@@ -1,6 +1,7 @@
 //! File locks: fcntl(2) locks of processes, locks of open file descriptions, flock(2) locks.
 
 use crate::OpenLeaseId;
+use placement::NodeId;
 use serde::{Deserialize, Serialize};
 
 /// Mode of a lock, or its release.
@@ -60,20 +61,38 @@ pub enum LockOwner {
     /// A number that the session chooses; it means nothing to other sessions. The lock ends with
     /// the session.
     Session(u64),
-    /// A process of the node's host, as for `fcntl`. The lock survives the session, for example
-    /// over an exec, and ends with the process. A client sends 0; the node knows the connected
-    /// process and fills in its id.
-    Process(u32),
+    /// A process, as for `fcntl`. The lock survives the session, for example over an exec, and ends
+    /// with the process.
+    Process {
+        /// A node of the process's host, which notices its end.
+        node: NodeId,
+        /// The id of the process. A client sends 0; that node knows the connected process, and
+        /// fills in its id.
+        process: u32,
+    },
     /// An open with an open lease, as for open file description locks and `flock`, whichever
     /// process has its descriptor. The lock ends with the open.
     Open(OpenLeaseId),
 }
 
 impl LockOwner {
-    /// Returns true if the lock can outlive the session. Only a client of the node's host may set
-    /// one.
-    pub fn outlives_sessions(self) -> bool {
-        !matches!(self, Self::Session(_))
+    /// The process that asks. Client and node fill in which one that is.
+    pub const THIS_PROCESS: Self = Self::Process { node: NodeId(0), process: 0 };
+
+    /// Returns the node that notices the end of an owner that outlives sessions.
+    pub fn host(self) -> Option<NodeId> {
+        match self {
+            Self::Session(_) => None,
+            Self::Process { node, .. } => Some(node),
+            Self::Open(lease) => Some(lease.origin().0),
+        }
+    }
+}
+
+impl Lock {
+    /// Returns what releases all locks of an owner on a file.
+    pub fn all_released(owner: LockOwner) -> [Self; 2] {
+        [LockStyle::EVERYWHERE, LockStyle::Whole].map(|style| Self { owner, kind: LockKind::Unlock, style, pid: 0 })
     }
 }
 

@@ -97,5 +97,7 @@ pub enum LeaseStatus {
         file: FileId,
         /// The session that has the open. If that session has ended, the file is closed already.
         session: Session,
+        /// True if the open may have locks at that node.
+        locked: bool,
     },
 }

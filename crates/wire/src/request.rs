@@ -4,7 +4,7 @@
 //! the node answers a resent change from its reply cache and does not repeat it. Stripe changes are
 //! idempotent; the truncate generation rejects late ones.
 
-use crate::{Command, Credentials, Extent, ExtentAction, Lock, Name, NewInode, NewKind, OpenLeaseId, Part};
+use crate::{Answer, Command, Credentials, Extent, ExtentAction, Lock, Name, NewInode, NewKind, OpenLeaseId, Part};
 use bytes::Bytes;
 use placement::{Epoch, FileId, NodeId, PartitionId, StripeNo};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,12 @@ impl Session {
     pub fn new(node: NodeId, count: u64) -> Option<Self> {
         let fits = count < 1 << Self::COUNT_BITS && node.0 <= u16::MAX.into();
         fits.then_some(Self(u64::from(node.0) << Self::NODE_SHIFT | count))
+    }
+
+    /// Returns the session in whose name a node has files open and locks of its host's processes.
+    /// It never ends. `None` if no node can have this id.
+    pub fn of_node(node: NodeId) -> Option<Self> {
+        Self::new(node, 0).filter(|session| *session != Self::NONE)
     }
 
     /// Returns the node that gave the session, and the node's counter for it.
@@ -122,7 +128,7 @@ pub enum Body {
         /// The command.
         command: Command,
     },
-    /// Bytes of an extent file whose inode is in the partition.
+    /// Bytes of an extent of this node; the inode may be elsewhere.
     Extent {
         /// Request id; present with an append.
         request_id: Option<RequestId>,
@@ -133,6 +139,34 @@ pub enum Body {
         extent: Extent,
         /// The operation on the extent.
         action: ExtentAction,
+    },
+    /// Finishes an answer about a file whose bytes are at the host of this node, and whose inode is
+    /// elsewhere: does to its extent what the command asks for, and fills in what only the host
+    /// knows. -> the command's answer
+    Finish {
+        /// Request id; present with every change.
+        request_id: Option<RequestId>,
+        /// The file.
+        file: FileId,
+        /// The command.
+        command: Box<Command>,
+        /// The answer of the file's partition; see [`HostedAnswer`](crate::HostedAnswer).
+        #[serde(deserialize_with = "crate::decode_limits::nested_answer")]
+        answer: Box<Answer>,
+    },
+    /// Tells the node that nobody has a file open any more whose bytes are at its host, or that the
+    /// file is removed. -> `Done`
+    NoteUnused {
+        /// The file.
+        file: FileId,
+    },
+    /// Tells the node which notices the end of a lock's owner of a lock that is about to be set at
+    /// another node. -> `LockOwner`
+    NoteLock {
+        /// The file.
+        file: FileId,
+        /// The lock.
+        lock: Lock,
     },
     /// Bytes of a stripe that is stored in the partition.
     Stripe {
@@ -206,7 +240,9 @@ impl Body {
     /// Returns the request id, if it is a change that has one.
     pub fn request_id(&self) -> Option<RequestId> {
         match self {
-            Self::Meta { request_id, .. } | Self::Extent { request_id, .. } => *request_id,
+            Self::Meta { request_id, .. } | Self::Extent { request_id, .. } | Self::Finish { request_id, .. } => {
+                *request_id
+            }
             Self::Walk { action: Some(action), .. } => action.request_id,
             _ => None,
         }
@@ -217,6 +253,7 @@ impl Body {
         let command = match self {
             Self::Meta { command, .. } => command,
             Self::Walk { action: Some(action), .. } => &mut action.command,
+            Self::NoteLock { lock, .. } => return Some(lock),
             _ => return None,
         };
         match command {

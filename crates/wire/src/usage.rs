@@ -1,12 +1,15 @@
 //! Sets of stripes, host files, and space usage.
 
 use crate::Timestamp;
+use placement::NodeId;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, ops::Range, path::PathBuf};
 
 /// A file of the host that a bound file shows. Size and times were read when it was bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFile {
+    /// The node that reads it, whose host has it. A client sends 0; the node fills in its own id.
+    pub node: NodeId,
     /// Absolute path on the host.
     #[serde(with = "path_bytes")]
     pub path: PathBuf,

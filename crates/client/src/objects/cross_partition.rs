@@ -96,8 +96,12 @@ impl Objects {
     /// The version of a file that an intent of ours holds.
     async fn locked_version(&self, file: FileId) -> Outcome<Version> {
         let TypedCommand { command, take } = Command::stat(file);
-        let answer = match self.client.query_once(file.partition(), command).await? {
+        let answer = match self.client.query_once(file.partition(), command.clone()).await? {
             Answer::Unsettled(UnsettledAnswer { answer, .. }) => *answer,
+            answer => answer,
+        };
+        let answer = match answer {
+            Answer::Hosted(hosted) => self.client.finish_query(file.partition(), command, hosted).await?,
             answer => answer,
         };
         Ok(ObjectMeta::from(&take(answer)?).version)

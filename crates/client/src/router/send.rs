@@ -120,7 +120,8 @@ impl Router {
     /// Sends a node a request that concerns none of its partitions. Refused as `SessionEnded` if
     /// the session has ended there.
     pub async fn send_to_node(&self, state: &SessionState, node: NodeId, body: &Body) -> Outcome<Answer> {
-        let unknown = || Refusal::invalid(Object::Pool, "the pool has no node of this id");
+        let why = || format!("there is no connection to node {node}").into();
+        let unknown = || Refusal::Unavailable { object: request_object(body), tries: 0, why: why() };
         let link = self.nodes.link(node).ok_or_else(unknown)?;
         self.nodes.admit(link, || self.usage_request(), || Object::Pool).await?;
         if !state.has_greeted(link) {
@@ -234,11 +235,13 @@ fn call_span(node: NodeId, request: &Request) -> Span {
 }
 
 /// Copies a body, with its request id if it has one.
-fn with_request_id(body: &Body, number: Option<&SequenceNumber<'_>>) -> Body {
+pub fn with_request_id(body: &Body, number: Option<&SequenceNumber<'_>>) -> Body {
     let mut body = body.clone();
     let Some(number) = number else { return body };
     match &mut body {
-        Body::Meta { request_id, .. } | Body::Extent { request_id, .. } => *request_id = Some(number.request_id()),
+        Body::Meta { request_id, .. } | Body::Extent { request_id, .. } | Body::Finish { request_id, .. } => {
+            *request_id = Some(number.request_id());
+        }
         Body::Walk { action: Some(then), .. } => then.request_id = Some(number.request_id()),
         _ => {}
     }
@@ -285,7 +288,11 @@ pub async fn call_until_answered(
 /// The object that a request is about, for messages.
 fn request_object(body: &Body) -> Object {
     let command = match body {
-        Body::Stripe { file, .. } | Body::Extent { file, .. } => return Object::File(*file),
+        Body::Stripe { file, .. }
+        | Body::Extent { file, .. }
+        | Body::Finish { file, .. }
+        | Body::NoteLock { file, .. }
+        | Body::NoteUnused { file } => return Object::File(*file),
         Body::Meta { command, .. } => command,
         Body::Walk { action: Some(then), .. } => &then.command,
         Body::Walk { start: top, .. } => return Object::File(*top),

@@ -402,16 +402,17 @@ impl ServerConnection {
         self.leases.as_ref().and_then(|leases| leases.process().id())
     }
 
-    /// Fills in the process that owns a lock. Fails for a lock that outlives its session if this
-    /// node would not see its owner end.
+    /// Fills in the process of this host that owns a lock. Fails for a lock that outlives its
+    /// session if this node should see its owner end, and would not.
     fn set_lock_owner(&self, body: &mut Body) -> Result<(), Failure> {
-        let Some(owner) = body.lock().map(|lock| &mut lock.owner).filter(|owner| owner.outlives_sessions()) else {
+        let of_this_host = |owner: &&mut LockOwner| owner.host() == Some(self.state.node.id());
+        let Some(owner) = body.lock().map(|lock| &mut lock.owner).filter(of_this_host) else {
             return Ok(());
         };
         let what = "a lock that outlives its session, of a program that is not on the node's host,".into();
         let far = Refusal::Unsupported { object: Object::Pool, what };
         match (&mut *owner, self.process()) {
-            (LockOwner::Process(process), Some(asks)) => *process = asks,
+            (LockOwner::Process { process, .. }, Some(asks)) => *process = asks,
             (LockOwner::Open(_), _) if self.leases.is_some() => {}
             _ => return Err(far.into()),
         }

@@ -45,6 +45,14 @@ impl SessionCleanup {
         Ok(files)
     }
 
+    /// Does what the node needs other nodes for; returns how many things were done.
+    pub async fn do_host_work(&self, node: &Node) -> Outcome<u64> {
+        if !node.has_host_work() {
+            return Ok(0);
+        }
+        self.client().await?.do_host_work(node).await
+    }
+
     /// Returns those of the stripes that their file, at whichever node, has not planned and nobody
     /// has reserved.
     pub async fn unplanned(&self, file: FileId, stripes: &StripeRuns) -> Outcome<StripeRuns> {

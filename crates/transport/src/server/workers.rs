@@ -3,6 +3,7 @@
 use crate::server::server_connection::ServerState;
 use node::{BackgroundWorker, WorkerKind, WorkerRecord, run_worker};
 use std::{future::Future, sync::Arc, time::Duration};
+use tokio::time::timeout;
 use wire::Outcome;
 
 /// Interval of the turns of most workers; the longest delay until an open or a lock of a program
@@ -11,12 +12,13 @@ const TURN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Workers that the server runs. Connections end sessions, and a server of metrics does its own
 /// work.
-const RUN: [WorkerKind; 6] = [
+const RUN: [WorkerKind; 7] = [
     WorkerKind::Demotion,
     WorkerKind::Thinning,
     WorkerKind::Leases,
     WorkerKind::Locks,
     WorkerKind::Deletes,
+    WorkerKind::Hosted,
     WorkerKind::Strays,
 ];
 
@@ -46,6 +48,8 @@ impl BackgroundWorker for ServedWorker {
     async fn wait_for_work(&self) {
         match self.kind {
             WorkerKind::Deletes => self.state.node.pending_delete_added().await,
+            // What could not be done is tried again after the interval.
+            WorkerKind::Hosted => drop(timeout(TURN_INTERVAL, self.state.node.host_work_added()).await),
             _ => tokio::time::sleep(TURN_INTERVAL).await,
         }
     }
@@ -54,6 +58,7 @@ impl BackgroundWorker for ServedWorker {
         let node = &self.state.node;
         match self.kind {
             WorkerKind::Deletes => self.state.cleanup.purge(node.take_pending_deletes()).await,
+            WorkerKind::Hosted => self.state.cleanup.do_host_work(node).await,
             WorkerKind::Strays => self.settle_strays().await,
             kind => Ok(node.work_due(kind)),
         }

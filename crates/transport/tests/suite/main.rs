@@ -7,6 +7,7 @@ mod long_objects;
 mod messages;
 mod messages_tls;
 mod mounted;
+mod moved;
 mod programs;
 mod puts;
 mod reconnect;

@@ -37,7 +37,7 @@ use wire::{
 };
 
 /// Client that the tests start.
-const CLIENT: ChildTest = ChildTest(concat!(module_path!(), "::a_client_in_a_process_of_its_own"));
+pub const CLIENT: ChildTest = ChildTest(concat!(module_path!(), "::a_client_in_a_process_of_its_own"));
 /// Number of processes to kill, unless `KILLS` says otherwise.
 const KILLS: u64 = 12;
 /// Longest life of one of them.
@@ -129,7 +129,7 @@ async fn locks_of_a_process_outlive_its_session_and_end_with_it_though_it_says_n
     child.kill();
     waiting.await.unwrap().unwrap();
     let other = connect(host.server.address()).await;
-    let theirs = lock(LockOwner::Process(0), LockKind::Read);
+    let theirs = lock(LockOwner::THIS_PROCESS, LockKind::Read);
     assert_eq!(other.lock_for_program(file, theirs, false).await, Err(Refusal::Locked(Object::File(file))));
 }
 
@@ -142,7 +142,7 @@ async fn a_process_that_closes_a_descriptor_of_a_file_loses_its_locks_of_that_an
     let other = create(&vfs, "g", OpenFlags::READ_WRITE).await;
     let files = [one.attributes.file, other.attributes.file];
     for file in files {
-        vfs.lock_for_program(file, lock(LockOwner::Process(0), LockKind::Write), false).await.unwrap();
+        vfs.lock_for_program(file, lock(LockOwner::THIS_PROCESS, LockKind::Write), false).await.unwrap();
     }
     drop(again.descriptor);
     vfs.probe_lease(again.lease.id).await.unwrap();
@@ -241,11 +241,11 @@ async fn a_close_that_is_told_late_ends_no_lock_that_came_after_it() {
     let file = one.lease.file;
     let open = |client: Client| async move { client.open(file, OpenFlags::READ_WRITE).await };
     let two = client.open_with_fd(OpenFlags::READ_WRITE, open).await.unwrap();
-    client.lock(file, lock(LockOwner::Process(0), LockKind::Write), false).await.unwrap();
+    client.lock(file, lock(LockOwner::THIS_PROCESS, LockKind::Write), false).await.unwrap();
     drop(one.descriptor);
     assert!(client.notify_closed(one.lease.id, file));
     // The close goes ahead of this request, so it ends the lock from before, and not this one.
-    client.lock(file, lock(LockOwner::Process(0), LockKind::Read), false).await.unwrap();
+    client.lock(file, lock(LockOwner::THIS_PROCESS, LockKind::Read), false).await.unwrap();
     until_polled("one lease is left", || host.node.scan_leases() == (1, 0)).await;
     let mine = |kind| host.truth.lock_for_program(file, lock(LockOwner::Session(1), kind), false);
     assert_eq!(mine(LockKind::Write).await, Err(Refusal::Locked(Object::File(file))));
@@ -384,7 +384,7 @@ async fn who_is_not_on_the_nodes_host_gets_no_descriptor_and_leaves_nothing_open
     far.unlink(Vfs::root(), b"f").await.unwrap();
     assert!(far.stat(file).await.is_err(), "it is not open");
     let file = far.write_file(b"g", b"x").await.unwrap().file;
-    for owner in [LockOwner::Process(0), LockOwner::Process(1), LockOwner::Open(OpenLeaseId(1))] {
+    for owner in [LockOwner::THIS_PROCESS, LockOwner::Open(OpenLeaseId::new(node.id(), 1).unwrap())] {
         let refused = far.lock_for_program(file, lock(owner, LockKind::Read), false).await.unwrap_err();
         assert!(matches!(refused, Refusal::Unsupported { .. }), "{refused}");
     }
@@ -420,7 +420,7 @@ async fn a_client_in_a_process_of_its_own() {
     let program = create(&vfs, &order, OpenFlags::READ_WRITE).await;
     let file = File::from(program.descriptor);
     if what == "lock" {
-        let mine = lock(LockOwner::Process(0), LockKind::Write);
+        let mine = lock(LockOwner::THIS_PROCESS, LockKind::Write);
         vfs.lock_for_program(program.attributes.file, mine, false).await.unwrap();
         drop(vfs);
         println!("locked");

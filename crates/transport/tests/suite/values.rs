@@ -5,7 +5,7 @@
 use super::common::*;
 use bytes::Bytes;
 use client::{Client, Connection, RetryPolicy};
-use placement::{Epoch, FileId, PartitionId, StripeNo};
+use placement::{Epoch, FileId, NodeId, PartitionId, StripeNo};
 use std::sync::Arc;
 use test_support::Random;
 use transport::{Address, Remote, ServerLimits};
@@ -276,7 +276,7 @@ async fn bound(address: &Address) -> Result<(), Refusal> {
     let remote = Arc::new(remote(address));
     let client = Client::connect(remote, RetryPolicy::default()).await.unwrap();
     let modified = Timestamp { secs: 0, nanos: 0 };
-    let host = HostFile { path: "/etc/hostname".into(), size: 1, modified, executable: false };
+    let host = HostFile { node: NodeId(1), path: "/etc/hostname".into(), size: 1, modified, executable: false };
     let inode = NewInode::new(NewKind::Bound(Box::new(host)), 0o444, OWNER);
     client.create(FileId::ROOT, &Name::new(b"bound").unwrap(), inode, false, ExtentRequest::None).await.map(drop)
 }

@@ -1,8 +1,8 @@
 //! Bulk bytes: the field of a message that travels as the payload.
 
 use crate::{
-    Answer, Body, Command, Content, Contents, ExtentAction, FoundObject, RangeContent, StripeAction, UnsettledAnswer,
-    WalkAction,
+    Answer, Body, Command, Content, Contents, ExtentAction, FoundObject, HostedAnswer, RangeContent, StripeAction,
+    UnsettledAnswer, WalkAction,
     frame::{DecodeError, FrameKind},
 };
 use bytes::Bytes;
@@ -48,6 +48,9 @@ pub fn split_body(body: &Body) -> Option<(Body, &Bytes)> {
         | Body::ProbeLease { .. }
         | Body::FindLeases { .. }
         | Body::EndSession { .. }
+        | Body::Finish { .. }
+        | Body::NoteLock { .. }
+        | Body::NoteUnused { .. }
         | Body::Workers => None,
     }
 }
@@ -94,7 +97,9 @@ pub fn answer_bulk_bytes(answer: &Answer) -> usize {
         | Answer::Content(RangeContent { content: Content::Bytes(bytes), .. })
         | Answer::Object(FoundObject { content: Content::Bytes(bytes), .. }) => bytes.len(),
         Answer::Object(FoundObject { content: Content::Pieces(pieces), .. }) => pieces.iter().map(Bytes::len).sum(),
-        Answer::Unsettled(UnsettledAnswer { answer, .. }) => answer_bulk_bytes(answer),
+        Answer::Unsettled(UnsettledAnswer { answer, .. }) | Answer::Hosted(HostedAnswer { answer, .. }) => {
+            answer_bulk_bytes(answer)
+        }
         _ => 0,
     }
 }
@@ -127,6 +132,10 @@ pub fn split_answer(answer: &Answer) -> Option<(Answer, &Bytes)> {
             let (answer, payload) = split_answer(answer)?;
             Some((Answer::Unsettled(UnsettledAnswer { intents: held.clone(), answer: Box::new(answer) }), payload))
         }
+        Answer::Hosted(HostedAnswer { node, file, answer }) => {
+            let (answer, payload) = split_answer(answer)?;
+            Some((Answer::Hosted(HostedAnswer { node: *node, file: *file, answer: Box::new(answer) }), payload))
+        }
         _ => None,
     }
 }
@@ -138,7 +147,9 @@ pub fn answer_slot(answer: &mut Answer) -> Option<&mut Bytes> {
         | Answer::Xattr(bytes)
         | Answer::Content(RangeContent { content: Content::Bytes(bytes), .. })
         | Answer::Object(FoundObject { content: Content::Bytes(bytes), .. }) => Some(bytes),
-        Answer::Unsettled(UnsettledAnswer { answer, .. }) => answer_slot(answer),
+        Answer::Unsettled(UnsettledAnswer { answer, .. }) | Answer::Hosted(HostedAnswer { answer, .. }) => {
+            answer_slot(answer)
+        }
         _ => None,
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::{
     AllocateMode, Answer, Body, Changes, Command, Condition, Content, Contents, Extent, ExtentAction, ExtentRequest,
-    FoundObject, INLINE_BYTES_MAX, Intent, Kind, Lock, NOT_FOR_CLIENTS, Name, NewInode, NewKind, OBJECT_ATTRIBUTES_MAX,
-    ObjectAttributes, OpenFlags, Part, RESERVED_MAX, RangeContent, RenameFrom, RenameMode, RenameTo, Request,
-    RequestId, SeekTo, Session, StripeRuns, TARGET_BYTES_MAX, Times, UnsettledAnswer, WritePlace, XattrMode,
-    codec::RUNS_MAX, command_table::BoundedField,
+    FoundObject, HostedAnswer, INLINE_BYTES_MAX, Intent, Kind, Lock, LockOwner, NOT_FOR_CLIENTS, Name, NewInode,
+    NewKind, OBJECT_ATTRIBUTES_MAX, ObjectAttributes, OpenFlags, Part, RESERVED_MAX, RangeContent, RenameFrom,
+    RenameMode, RenameTo, Request, RequestId, SeekTo, Session, StripeRuns, TARGET_BYTES_MAX, Times, UnsettledAnswer,
+    WritePlace, XattrMode, codec::RUNS_MAX, command_table::BoundedField,
 };
 use bytes::Bytes;
 use placement::{FileId, Layout, PartitionId, PlacementSpec, Policy};
@@ -31,8 +31,14 @@ pub fn request(request: &Request) -> CheckResult {
         | Body::ProbeLease { .. }
         | Body::FindLeases { .. }
         | Body::EndSession { .. }
+        | Body::NoteUnused { .. }
         | Body::Workers => Ok(()),
         Body::Meta { request_id: given, command: wanted } => with_request_id(*given, request.session, wanted),
+        Body::NoteLock { lock, .. } => lock.check(),
+        Body::Finish { request_id: given, command: wanted, answer: planned, .. } => {
+            answer(planned)?;
+            with_request_id(*given, request.session, wanted)
+        }
         Body::Walk { action: then, .. } => {
             then.as_ref().map_or(Ok(()), |then| with_request_id(then.request_id, request.session, &then.command))
         }
@@ -101,6 +107,13 @@ impl BoundedField for Vec<Part> {
     }
 }
 
+impl BoundedField for Lock {
+    fn check(&self) -> CheckResult {
+        let LockOwner::Process { node, .. } = self.owner else { return Ok(()) };
+        unless(Session::of_node(node).is_none(), "a process that owns a lock is at a node whose id has 1 to 16 bits")
+    }
+}
+
 impl BoundedField for NewInode {
     fn check(&self) -> CheckResult {
         match &self.kind {
@@ -123,7 +136,7 @@ macro_rules! unbounded {
 }
 
 unbounded! {
-    bool, u32, u64, AllocateMode, Bytes, Changes, Condition, Extent, FileId, Intent, Layout, Lock, Name, OpenFlags,
+    bool, u32, u64, AllocateMode, Bytes, Changes, Condition, Extent, FileId, Intent, Layout, Name, OpenFlags,
     Option<Name>, Option<Policy>, Option<Session>, PartitionId, PlacementSpec, RenameFrom, RenameMode, RenameTo, SeekTo,
     Session, StripeRuns, Times, Vec<PartitionId>, WritePlace, XattrMode,
 }
@@ -141,7 +154,8 @@ pub fn answer(answer: &Answer) -> CheckResult {
             unless(runs.is_empty() || runs.len() > RUNS_MAX, "an answer names 1 to 1024 places")
         }
         Answer::Content(RangeContent { content: Content::Shm(_), .. }) => Err("only an object is placed with its head"),
-        Answer::Unsettled(UnsettledAnswer { answer: inner, .. }) => self::answer(inner),
+        Answer::Unsettled(UnsettledAnswer { answer: inner, .. })
+        | Answer::Hosted(HostedAnswer { answer: inner, .. }) => self::answer(inner),
         _ => Ok(()),
     }
 }

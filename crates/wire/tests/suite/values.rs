@@ -78,5 +78,5 @@ fn a_file_is_a_number_in_messages_and_text_in_json() {
 #[test]
 fn a_host_path_need_not_be_text() {
     let path = OsStr::from_bytes(b"/data/\xff\xfe").into();
-    kept(&HostFile { path, size: 1, modified: Timestamp::default(), executable: false });
+    kept(&HostFile { node: NodeId(1), path, size: 1, modified: Timestamp::default(), executable: false });
 }

@@ -77,16 +77,21 @@ impl Host {
 
     /// Starts a client, and waits until it is connected.
     pub fn child(&self, test: ChildTest, what: &str) -> ChildProcess {
-        let mut command = Command::new(env::current_exe().unwrap());
-        let (_crate, test) = test.0.split_once("::").unwrap();
-        command.args(["--exact", test, "--nocapture"]);
-        command.envs([("CHILD", what), ("ADDRESS", &self.server.address().to_string())]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        let mut process = ChildProcess { child, stdin, stdout };
-        process.expect_line("ready");
-        process
+        child_of(self.server.address(), test, what)
     }
+}
+
+/// Starts a client of a node, and waits until it is connected.
+pub fn child_of(address: &Address, test: ChildTest, what: &str) -> ChildProcess {
+    let mut command = Command::new(env::current_exe().unwrap());
+    let (_crate, test) = test.0.split_once("::").unwrap();
+    command.args(["--exact", test, "--nocapture"]);
+    command.envs([("CHILD", what), ("ADDRESS", &address.to_string())]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    let mut process = ChildProcess { child, stdin, stdout };
+    process.expect_line("ready");
+    process
 }
 
 /// Path of the test that a client's process runs, with the crate.

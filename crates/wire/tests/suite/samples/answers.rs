@@ -123,7 +123,7 @@ samples! {
         LeaseStatus::Open,
         LeaseStatus::Ended { deleted: None },
         LeaseStatus::Ended { deleted: Some(deleted()) },
-        LeaseStatus::EndedRemote { file: FILE, session: SESSION },
+        LeaseStatus::EndedRemote { file: FILE, session: SESSION, locked: true },
     ],
     Vec<OpenLease>: [
         Vec::new(),
@@ -138,6 +138,9 @@ samples! {
         ],
         Vec::new(),
     ],
+    NodeId: [NodeId(300)],
+    Option<NodeId>: [None, Some(NodeId(300))],
+    LockOwner: [LockOwner::Process { node: NodeId(300), process: 1 << 20 }],
     Box<Answer>: [Box::new(Answer::NoEntry), Box::new(long_content(3000))],
 }
 

@@ -72,7 +72,7 @@ pub fn layout() -> Layout {
 }
 
 pub fn host() -> HostFile {
-    HostFile { path: "/data/in.csv".into(), size: 1 << 40, modified: TIME, executable: true }
+    HostFile { node: NodeId(7), path: "/data/in.csv".into(), size: 1 << 40, modified: TIME, executable: true }
 }
 
 pub fn inode(kind: NewKind) -> NewInode {

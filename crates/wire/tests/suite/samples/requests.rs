@@ -5,12 +5,13 @@ use super::{
     name, placing, samples,
 };
 use bytes::Bytes;
-use placement::{Epoch, FileId, Layout, PartitionId, PlacementSpec, Policy, StripeNo};
+use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PlacementSpec, Policy, StripeNo};
 use wire::{
-    AllocateMode, Body, Changes, Command, Condition, Contents, Credentials, DirAccess, DirEntry, Extent, ExtentAction,
-    ExtentRequest, FieldSamples, Intent, Kind, Lock, LockKind, LockOwner, LockStyle, Mode, NOT_FOR_CLIENTS, Name,
-    NewInode, NewKind, ObjectAttributes, OpenFlags, Part, RenameFrom, RenameMode, RenameTo, Request, RequestId, SeekTo,
-    Session, StripeAction, StripeRuns, TimeChange, Times, Version, WalkAction, WritePlace, XattrMode,
+    AllocateMode, Answer, Body, Changes, Command, Condition, Content, Contents, Credentials, DirAccess, DirEntry,
+    Extent, ExtentAction, ExtentRequest, FieldSamples, Intent, Kind, Lock, LockKind, LockOwner, LockStyle, Mode,
+    NOT_FOR_CLIENTS, Name, NewInode, NewKind, ObjectAttributes, OpenFlags, Part, RangeContent, RenameFrom, RenameMode,
+    RenameTo, Request, RequestId, SeekTo, Session, StripeAction, StripeRuns, TimeChange, Times, Version, WalkAction,
+    WritePlace, XattrMode,
 };
 
 const LONG: &[u8] = &[0xa5; 3000];
@@ -72,7 +73,7 @@ impl FieldSamples<Lock> for Fields {
             lock(LockKind::Read, LockStyle::EVERYWHERE),
             lock(LockKind::Write, LockStyle::Whole),
             lock(LockKind::Unlock, LockStyle::Range { start: 9, end: 9 }),
-            of(LockOwner::Process(0)),
+            of(LockOwner::Process { node: NodeId(2), process: 0 }),
             of(LockOwner::Open(LEASE)),
         ]
     }
@@ -108,6 +109,15 @@ pub fn requests() -> Vec<Request> {
     let write = ExtentAction::Write { offset: 1 << 33, data: data.clone() };
     bodies.push(Body::Extent { request_id: None, file: FILE, extent: EXTENT, action: write });
     bodies.push(Body::Extent { request_id, file: FILE, extent: EXTENT, action: ExtentAction::Append { data } });
+    let command = Box::new(Command::Read { file: FILE, offset: 0, length: 1 << 20 });
+    let answer = Answer::Content(RangeContent { length: 1 << 20, content: Content::Extent(EXTENT) });
+    bodies.push(Body::Finish { request_id: None, file: FILE, command, answer: Box::new(answer) });
+    let command = Box::new(Command::Change { file: FILE, changes: all_changes() });
+    bodies.push(Body::Finish { request_id, file: FILE, command, answer: Box::new(Answer::Extent(EXTENT)) });
+    bodies.push(Body::NoteUnused { file: FILE });
+    let process = LockOwner::Process { node: NodeId(2), process: 0 };
+    let lock = Lock { owner: process, kind: LockKind::Read, style: LockStyle::Whole, pid: 1 };
+    bodies.push(Body::NoteLock { file: FILE, lock });
     bodies.extend(walks());
     bodies.push(Body::ProbeLease { lease: LEASE });
     bodies.push(Body::EndSession { session: SESSION });

@@ -1,0 +1,201 @@
+//! Files whose bytes are at another node than their inode: the node of the bytes finishes answers,
+//! and a node does by its own client what other nodes need to know.
+
+use crate::{
+    Client,
+    call::command_of,
+    files::PLANS_MAX,
+    router::{retry::RetryState, send::with_request_id},
+    session::SESSIONS_MAX,
+};
+use bytes::Bytes;
+use node::{HostWork, HostedBytes, HostedDemotion, Node, sleep_until};
+
+use placement::{FileId, NodeId, PartitionId};
+use wire::{
+    Answer, Body, Command, Extent, ExtentAction, ExtentWrite, HostedAnswer, Lock, Object, Outcome, Refusal, WritePlace,
+};
+
+impl Client {
+    /// Writes to the extent of a file. `None` if the bytes have left that extent, so that the write
+    /// must be planned anew.
+    pub(crate) async fn write_extent(
+        &self,
+        file: FileId,
+        extent: Extent,
+        place: WritePlace,
+        data: &Bytes,
+    ) -> Outcome<Option<(u64, u32)>> {
+        let data = data.clone();
+        let body = |action| Body::Extent { request_id: None, file, extent, action };
+        let put = match place {
+            WritePlace::At(offset) => self.query_node(extent.node, body(ExtentAction::Write { offset, data })).await,
+            WritePlace::End => self.mutate_at_host(extent.node, file, &body(ExtentAction::Append { data })).await,
+        };
+        match put.and_then(Answer::extent_written) {
+            Ok(ExtentWrite { offset, length }) => Ok(Some((offset, length))),
+            Err(Refusal::Stale(_)) => Ok(None),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Has the node of the bytes finish an answer to a query. If they have left that node, the
+    /// query is sent once more.
+    pub(crate) async fn finish_query(
+        &self,
+        partition: PartitionId,
+        command: Command,
+        mut hosted: HostedAnswer,
+    ) -> Outcome<Answer> {
+        for _ in 0..PLANS_MAX {
+            let HostedAnswer { node, file, answer } = hosted;
+            let body = Body::Finish { request_id: None, file, command: Box::new(command.clone()), answer };
+            match self.query_node(node, body).await {
+                Err(Refusal::Stale(_)) => {}
+                outcome => return outcome,
+            }
+            match self.ask_settled(partition, command.clone()).await? {
+                Answer::Hosted(again) => hosted = again,
+                answer => return Ok(answer),
+            }
+        }
+        Err(Refusal::Busy(command.object()))
+    }
+
+    /// Has the node of the bytes finish an answer to a change. If they have left that node, the
+    /// change is done once more: what it does to an inode is the same then.
+    pub(crate) async fn finish_mutation(
+        &self,
+        home: PartitionId,
+        partition: PartitionId,
+        body: &Body,
+        mut hosted: HostedAnswer,
+    ) -> Outcome<Answer> {
+        let mut retry = RetryState::new(self.router().retry_policy);
+        for _ in 0..PLANS_MAX {
+            let HostedAnswer { node, file, answer } = hosted.clone();
+            let opened = matches!(*answer, Answer::Opened(_));
+            let command = Box::new(command_of(body).clone());
+            let finish = Body::Finish { request_id: None, file, command, answer };
+            match (self.mutate_at_host(node, file, &finish).await, opened) {
+                (Err(refusal @ Refusal::Stale(_)), _) => {
+                    // Most likely its node has just tried to demote it.
+                    let Some(pause) = retry.pause() else { return self.undo_open(opened, file, refusal) };
+                    sleep_until(node::now() + pause).await;
+                }
+                (Err(refusal), true) => return self.undo_open(opened, file, refusal),
+                (outcome, _) => return outcome,
+            }
+            if !opened {
+                match self.mutate_raw(home, partition, body).await? {
+                    Answer::Hosted(again) => hosted = again,
+                    answer => return Ok(answer),
+                }
+            }
+        }
+        Err(Refusal::Busy(command_of(body).object()))
+    }
+
+    /// Closes a file whose open cannot be finished.
+    fn undo_open(&self, opened: bool, file: FileId, refusal: Refusal) -> Outcome<Answer> {
+        if opened {
+            self.mutate_no_wait(file.partition(), Command::close(file));
+        }
+        Err(refusal)
+    }
+
+    /// Sends the node of a file's bytes a change of them; it is done once.
+    async fn mutate_at_host(&self, node: NodeId, file: FileId, body: &Body) -> Outcome<Answer> {
+        let none = || Refusal::invalid(Object::Pool, "the pool has no such partition");
+        for _ in 0..SESSIONS_MAX {
+            let state = self.session_state();
+            let number = state.sequences.next(state.id, file.partition()).ok_or_else(none)?;
+            match self.router().send_to_node(&state, node, &with_request_id(body, Some(&number))).await {
+                Err(Refusal::SessionEnded) => {}
+                outcome => return outcome,
+            }
+            self.renew_session(&state).await?;
+        }
+        Err(Refusal::SessionEnded)
+    }
+
+    /// Does what a node in this process needs other nodes for, about bytes, opens and locks of its
+    /// host. Returns how many things were done; the others stay with the node.
+    ///
+    /// # Errors
+    /// The last refusal because of which something could not be done yet.
+    pub async fn do_host_work(&self, node: &Node) -> Outcome<u64> {
+        let (mut done, mut outcome) = (0, Ok(()));
+        for work in node.take_host_work() {
+            match self.do_host_task(node, work).await {
+                Err(refusal) if is_temporary(&refusal) => {
+                    node.put_back_host_work(work);
+                    if !matches!(refusal, Refusal::Busy(_)) {
+                        outcome = Err(refusal);
+                    }
+                }
+                Err(refusal) => tracing::debug!(%refusal, ?work, "work of a host is not needed any more"),
+                Ok(()) => done += 1,
+            }
+        }
+        outcome.map(|()| done)
+    }
+
+    async fn do_host_task(&self, node: &Node, work: HostWork) -> Outcome<()> {
+        match work {
+            HostWork::NoteUnused { node: other, file } => {
+                self.query_node(other, Body::NoteUnused { file }).await?.done()
+            }
+            HostWork::Settle(file) => self.settle_hosted(node, file).await,
+            HostWork::Release { file, session } => {
+                let deleted = self.mutate(file.partition(), Command::release(file, session, None)).await?;
+                self.purge(deleted).await;
+                Ok(())
+            }
+            HostWork::Unlock { file, owner } => {
+                for lock in Lock::all_released(owner) {
+                    self.mutate(file.partition(), Command::lock(file, lock, false)).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Demotes a file whose bytes are at this node, or frees them if the file is gone.
+    async fn settle_hosted(&self, node: &Node, file: FileId) -> Outcome<()> {
+        let Some(hosted) = node.hosted_bytes(file) else { return Ok(()) };
+        if let Some(HostedDemotion { extent, bytes, times, .. }) = node.begin_demotion(file)? {
+            let demote = Command::demote(file, extent, bytes, times);
+            let demoted = self.mutate(file.partition(), demote).await;
+            node.end_demotion(file, extent, demoted.is_ok());
+            match demoted {
+                Err(Refusal::NotFound(_)) => node.end_hosting(file),
+                // It is open, and its close will be noted.
+                Err(Refusal::Stale(_)) => {}
+                demoted => return demoted,
+            }
+            return Ok(());
+        }
+        let is_there = match (self.stat(file).await, hosted) {
+            (Ok(found), HostedBytes::Extent(extent)) => found.extent == Some(extent),
+            (Err(Refusal::NotFound(_)), _) => false,
+            (found, _) => found.map(|_| true)?,
+        };
+        if !is_there {
+            node.end_hosting(file);
+        }
+        Ok(())
+    }
+}
+
+/// True if what was refused may be done later.
+fn is_temporary(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::Busy(_)
+            | Refusal::NoSpace(_)
+            | Refusal::OutcomeUnknown(_)
+            | Refusal::SessionEnded
+            | Refusal::Unavailable { .. }
+    )
+}

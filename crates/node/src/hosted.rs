@@ -1,0 +1,370 @@
+//! Files whose bytes are at this host while their inodes are at other nodes, and the work that this
+//! node leaves to others.
+//!
+//! ```text
+//!   node of the inode             client                        node of the bytes
+//!   answers `Hosted`  --------->  sends `Finish`  ----------->  reads, changes, fills in
+//!   the file is closed or gone: `NoteUnused` ---------------->  asks the inode's node: frees the
+//!                                                               extent, or demotes the file
+//! ```
+//!
+//! A partition takes its inodes along when it moves. What the kernel or a program may have open or
+//! mapped stays: extents, bound files, descriptors of programs. So do the owners of locks that
+//! outlive sessions, whose ends only their host notices.
+//!
+//! A node has no connections of its own: a client in its process does the work that needs other
+//! nodes (`client::Client::do_host_work`).
+
+use crate::{
+    Node, ReplyFuture, clock,
+    execute::ReadRange,
+    extent_ops::{ExtentOp, attributes_of},
+    extents::{ExtentPin, ExtentSlots},
+    space::EngineFull,
+};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use partition::{HostedBytes, ReplyCache};
+use placement::{FileId, NodeId, PartitionId};
+use std::collections::HashMap;
+use store::Slot;
+use tokio::sync::Notify;
+use wire::{
+    Answer, Command, Content, Extent, Failure, FoundObject, INLINE_BYTES_MAX, LockOwner, Object, Outcome, RangeContent,
+    Refusal, RequestId, Session, Times, Timestamp,
+};
+
+/// A time before any that an inode can have.
+const NEVER: Timestamp = Timestamp { secs: i64::MIN, nanos: 0 };
+
+/// Files of this host whose inodes are at other nodes.
+#[derive(Debug, Default)]
+pub struct HostedFiles {
+    files: Mutex<HashMap<FileId, HostedBytes>>,
+    /// Replies to changes of extents, by the partition whose numbers they have.
+    replies: Mutex<HashMap<PartitionId, ReplyCache>>,
+    work: Mutex<Vec<HostWork>>,
+    /// Notified when there is more work.
+    added: Notify,
+}
+
+/// Work that needs other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostWork {
+    /// Tell the node that has the bytes of a file that nobody has the file open any more.
+    NoteUnused {
+        /// That node.
+        node: NodeId,
+        /// The file.
+        file: FileId,
+    },
+    /// Find out whether a file of this host is still there, and demote it if it is small.
+    Settle(FileId),
+    /// Close a file whose open lease has ended.
+    Release {
+        /// The file.
+        file: FileId,
+        /// The session that has it open.
+        session: Session,
+    },
+    /// Release all locks of an owner that has ended.
+    Unlock {
+        /// The file.
+        file: FileId,
+        /// The owner.
+        owner: LockOwner,
+    },
+}
+
+/// The bytes of a small file that is to be demoted by the node of its inode. Until
+/// [`Node::end_demotion`] nobody can pin the extent.
+#[derive(Debug)]
+pub struct HostedDemotion {
+    /// The file.
+    pub file: FileId,
+    /// Its extent.
+    pub extent: Extent,
+    /// All its bytes.
+    pub bytes: Bytes,
+    /// Its times in the extent.
+    pub times: Times,
+}
+
+/// A request to finish an answer, kept until there is space for it.
+#[derive(Debug)]
+pub struct FinishCall {
+    pub request_id: Option<RequestId>,
+    pub file: FileId,
+    pub command: Command,
+    pub answer: Answer,
+}
+
+impl HostedFiles {
+    fn get(&self, file: FileId) -> Option<HostedBytes> {
+        self.files.lock().get(&file).cloned()
+    }
+
+    /// The extent of a file whose inode is elsewhere.
+    pub fn extent(&self, file: FileId) -> Option<Extent> {
+        match self.get(file) {
+            Some(HostedBytes::Extent(extent)) => Some(extent),
+            _ => None,
+        }
+    }
+
+    /// Keeps files whose partition leaves; they are settled soon.
+    pub fn add(&self, files: impl Iterator<Item = (FileId, HostedBytes)>) {
+        let mut held = self.files.lock();
+        let before = held.len();
+        let due: Vec<HostWork> = files
+            .map(|(file, hosted)| {
+                held.insert(file, hosted);
+                HostWork::Settle(file)
+            })
+            .collect();
+        debug_assert!(held.len() == before + due.len(), "the inode of a file was at two nodes");
+        drop(held);
+        self.push_all(due);
+    }
+
+    /// Forgets the files of a partition that is served here.
+    pub fn forget_partition(&self, partition: PartitionId) {
+        self.files.lock().retain(|file, _| file.partition() != partition);
+    }
+
+    /// The reply to this change of a file, if it was executed before.
+    pub fn reply(&self, file: FileId, request_id: RequestId) -> Option<Outcome<Answer>> {
+        self.replies.lock().get(&file.partition())?.get(request_id)
+    }
+
+    /// Caches the reply to a change of a file.
+    pub fn record_reply(&self, file: FileId, request_id: RequestId, answer: Outcome<Answer>) {
+        self.replies.lock().entry(file.partition()).or_default().insert(request_id, answer);
+    }
+
+    /// Drops the replies to a session that has ended.
+    pub fn end_session(&self, session: Session) {
+        self.replies.lock().retain(|_, replies| {
+            replies.end(session);
+            replies.sessions().next().is_some()
+        });
+    }
+
+    /// Adds work that needs other nodes.
+    pub fn push(&self, work: HostWork) {
+        self.push_all([work]);
+    }
+
+    fn push_all(&self, work: impl IntoIterator<Item = HostWork>) {
+        self.work.lock().extend(work);
+        self.added.notify_one();
+    }
+
+    /// Amount of work that waits.
+    pub fn waiting(&self) -> usize {
+        self.work.lock().len()
+    }
+}
+
+impl Node {
+    /// Waits until there may be work that needs other nodes. One caller may wait.
+    pub async fn host_work_added(&self) {
+        self.hosted.added.notified().await;
+    }
+
+    /// True if there is work that needs other nodes.
+    pub fn has_host_work(&self) -> bool {
+        self.hosted.waiting() > 0
+    }
+
+    /// Takes the work that needs other nodes.
+    pub fn take_host_work(&self) -> Vec<HostWork> {
+        std::mem::take(&mut *self.hosted.work.lock())
+    }
+
+    /// Returns work that could not be done yet, without a notice.
+    pub fn put_back_host_work(&self, work: HostWork) {
+        self.hosted.work.lock().push(work);
+    }
+
+    /// The bytes of a file of this host whose inode is elsewhere.
+    pub fn hosted_bytes(&self, file: FileId) -> Option<HostedBytes> {
+        self.hosted.get(file)
+    }
+
+    /// Number of files of this host whose inodes are elsewhere.
+    pub fn hosted_files(&self) -> usize {
+        self.hosted.files.lock().len()
+    }
+
+    /// Forgets a file of this host that is gone, or whose bytes have left.
+    pub fn end_hosting(&self, file: FileId) {
+        if let Some(HostedBytes::Extent(extent)) = self.hosted.files.lock().remove(&file) {
+            self.extents.free(extent);
+        }
+    }
+
+    /// Begins to demote a file of this host whose inode is elsewhere. `None` if it is too large;
+    /// [`Refusal::Busy`] if its extent is in use.
+    pub fn begin_demotion(&self, file: FileId) -> Outcome<Option<HostedDemotion>> {
+        let Some(extent) = self.hosted.extent(file) else { return Ok(None) };
+        let busy = Refusal::Busy(Object::File(file));
+        if !self.extents.end_unpinned(extent) {
+            return Err(busy);
+        }
+        let begun = if self.extents.is_idle(extent) {
+            self.extents.engine().end_direct_writes(Slot(extent.slot));
+            self.read_small(file, extent)
+        } else {
+            Err(busy)
+        };
+        if !matches!(begun, Ok(Some(_))) {
+            self.extents.revive(extent);
+        }
+        begun
+    }
+
+    fn read_small(&self, file: FileId, extent: Extent) -> Outcome<Option<HostedDemotion>> {
+        let failed =
+            |error: store::EngineError| Refusal::Io { object: Object::File(file), why: error.to_string().into() };
+        let (extents, slot) = (self.extents.engine(), Slot(extent.slot));
+        let state = extents.state(slot).map_err(failed)?;
+        if state.length > INLINE_BYTES_MAX.into() {
+            return Ok(None);
+        }
+        let bytes = extents.read_at(slot, 0, INLINE_BYTES_MAX).map_err(failed)?;
+        let changed = if crate::extent_ops::is_touched(&state) { state.changed.into() } else { NEVER };
+        let times = Times { accessed: state.accessed.into(), modified: state.modified.into(), changed };
+        Ok(Some(HostedDemotion { file, extent, bytes, times }))
+    }
+
+    /// Ends a demotion: the bytes are with the inode now, or stay in the extent.
+    pub fn end_demotion(&self, file: FileId, extent: Extent, is_done: bool) {
+        if is_done {
+            self.hosted.files.lock().remove(&file);
+            self.extents.return_to_stock(extent);
+        } else {
+            self.extents.revive(extent);
+        }
+    }
+
+    /// Notes that a file of this host may not be in use any more.
+    pub(crate) fn note_unused(&self, file: FileId) -> ReplyFuture {
+        if self.hosted.get(file).is_some() {
+            self.hosted.push(HostWork::Settle(file));
+        }
+        ReplyFuture::ready(Ok(Answer::Done))
+    }
+
+    /// Finishes the answer of a node that has the inode, but not the bytes.
+    pub(crate) fn finish(self: &std::sync::Arc<Self>, call: FinishCall) -> ReplyFuture {
+        if let Ok(outcome) = self.try_finish(&call) {
+            return ReplyFuture::ready(outcome.map_err(Failure::Refused));
+        }
+        let node = self.clone();
+        ReplyFuture::deferred(async move {
+            let outcome = node.wait_for_space(|| node.try_finish(&call)).await;
+            outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
+        })
+    }
+
+    fn try_finish(&self, call: &FinishCall) -> Result<Outcome<Answer>, EngineFull> {
+        let FinishCall { request_id, file, command, answer } = call;
+        let stale = || Ok(Err(Refusal::Stale(Object::File(*file))));
+        let Some(extent) = extent_of(answer) else { return Ok(self.read_bound(*file, command, answer.clone())) };
+        if self.local_extent(*file) != Some(extent) {
+            return stale();
+        }
+        let Some(pin) = ExtentSlots::pin(&*self.extents, extent) else { return stale() };
+        // Changes of one extent wait for each other, so that a resent one is done once.
+        let _alone = request_id.map(|_| self.append_locks.lock(extent));
+        if let Some(request_id) = request_id {
+            if self.session_index.has_ended(request_id.session) {
+                return Ok(Err(Refusal::SessionEnded));
+            }
+            if let Some(reply) = self.hosted.reply(*file, *request_id) {
+                return Ok(reply);
+            }
+        }
+        let done = match ExtentOp::from_command(command) {
+            Some(op) => self.run_extent_op(&op, answer)?,
+            None => None,
+        };
+        let outcome = done.unwrap_or_else(|| self.fill_hosted(answer.clone(), extent, ReadRange::of(command), pin));
+        if let (Some(request_id), Ok(answer)) = (request_id, &outcome) {
+            self.hosted.record_reply(*file, *request_id, Ok(answer.clone()));
+        }
+        Ok(outcome)
+    }
+
+    /// The extent of this node that a file has, wherever its inode is.
+    pub(crate) fn local_extent(&self, file: FileId) -> Option<Extent> {
+        match self.partitions.lock(file.partition()) {
+            Some(partition) => partition.extent(file).filter(|extent| extent.node == self.id()),
+            None => self.hosted.extent(file),
+        }
+    }
+
+    fn fill_hosted(
+        &self,
+        mut answer: Answer,
+        extent: Extent,
+        read: Option<ReadRange>,
+        pin: ExtentPin<&ExtentSlots>,
+    ) -> Outcome<Answer> {
+        if let Some(attributes) = attributes_of(&mut answer) {
+            self.fill_from_extent(attributes, extent)?;
+            // Writes past the pool are noticed here, and kernels hear of changes from the other
+            // node.
+            attributes.cacheable = false;
+            clock::note_shown(attributes.changed);
+            return Ok(answer);
+        }
+        if let Some(ReadRange::Object(offset)) = read {
+            answer = self.fill_object(answer, offset)?;
+        }
+        self.fill_bytes(answer, read, Some(pin))
+    }
+
+    /// Reads bytes of a bound file of this host.
+    fn read_bound(&self, file: FileId, command: &Command, answer: Answer) -> Outcome<Answer> {
+        let is_hosted = match content_of(&answer) {
+            Some(Content::Bound(host)) => self
+                .hosted
+                .get(file)
+                .is_some_and(|hosted| matches!(hosted, HostedBytes::Bound(known) if known == *host)),
+            _ => false,
+        };
+        if is_hosted {
+            self.fill_bytes(answer, ReadRange::of(command), None)
+        } else {
+            Err(Refusal::Stale(Object::File(file)))
+        }
+    }
+
+    /// The node of another host that has these bytes.
+    pub(crate) fn other_host(&self, content: &Content) -> Option<NodeId> {
+        let node = match content {
+            Content::Extent(extent) => extent.node,
+            Content::Bound(host) => host.node,
+            _ => return None,
+        };
+        (node != self.id()).then_some(node)
+    }
+}
+
+/// The content of a read, or of an object.
+fn content_of(answer: &Answer) -> Option<&Content> {
+    match answer {
+        Answer::Content(RangeContent { content, .. }) | Answer::Object(FoundObject { content, .. }) => Some(content),
+        _ => None,
+    }
+}
+
+/// The extent that an answer names.
+fn extent_of(answer: &Answer) -> Option<Extent> {
+    match (answer, content_of(answer)) {
+        (Answer::Extent(extent), _) | (_, Some(Content::Extent(extent))) => Some(*extent),
+        _ => attributes_of(&mut answer.clone())?.extent,
+    }
+}

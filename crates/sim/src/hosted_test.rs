@@ -1,0 +1,266 @@
+//! Bytes and owners of a host that stay there while their partitions move.
+
+use crate::{
+    grants_test::CachingKernels,
+    hand_over_test::{hand_on, server},
+    pool::*,
+    replay_test::{NAMES, change_a_lock},
+    replicas::{PARTITIONS, Replicas},
+};
+use arena::{Arena, ArenaOptions};
+use bytes::Bytes;
+use client::Objects;
+use node::{HandOverError, NodeSettings};
+use placement::{FileId, NodeId, PartitionId};
+use std::{fs, os::fd::AsFd, sync::Arc};
+use store::Engine;
+use vfs::{Handle, Vfs};
+use wire::{
+    AllocateMode, Changes, Kind, Lock, LockKind, LockOwner, LockStyle, OpenFlags, PLACEMENT, Refusal, SeekTo,
+    TimeChange, Timestamp, XattrMode,
+};
+
+const OPEN: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
+
+/// A pool whose first node serves all partitions, so that files have extents there.
+fn arenas(closed_extents_max: usize) -> (Pool, Arc<Replicas>) {
+    let (settings, replicas) = Replicas::logged(4096);
+    let settings = NodeSettings { closed_extents_max, ..settings };
+    let options = ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(64 << 20) };
+    let pool = Pool::start_at_one(2, &settings, || Arc::new(Arena::new(options).unwrap()) as Arc<dyn Engine>);
+    (pool, replicas)
+}
+
+/// Does for all nodes what they need others for.
+async fn do_host_work(pool: &Pool, vfs: &Vfs) {
+    for node in pool.nodes() {
+        vfs.client().do_host_work(node).await.unwrap();
+    }
+}
+
+/// An open file with an extent at node 1, whose partition is at node 2.
+async fn moved_file(pool: &Pool, vfs: &Vfs, bytes: &'static [u8]) -> (FileId, Handle) {
+    let (made, handle) = vfs.create(FileId::ROOT, b"f", 0o644, OWNER, OPEN).await.unwrap();
+    vfs.write(handle, 0, Bytes::from_static(bytes)).await.unwrap();
+    let extent = vfs.stat(made.file).await.unwrap().extent.expect("the first node gives extents");
+    hand_on(pool, made.file.partition()).await.unwrap();
+    assert_eq!((extent.node, server(pool, made.file.partition()).id()), (NodeId(1), NodeId(2)));
+    (made.file, handle)
+}
+
+#[tokio::test]
+async fn a_file_is_used_as_before_while_its_extent_stays_at_the_host_that_its_partition_has_left() {
+    let (pool, _) = arenas(0);
+    let (vfs, other) = (pool.client().await, pool.client().await);
+    let (file, handle) = moved_file(&pool, &vfs, b"before").await;
+    let backing = vfs.backing(handle).expect("its node gives the descriptor");
+    assert_eq!(vfs.stat(file).await.unwrap().size, 6);
+    rustix::io::pwrite(backing.as_fd(), b"past the pool", 6).unwrap();
+    let found = other.lookup(FileId::ROOT, b"f").await.unwrap();
+    assert_eq!((found.size, found.cacheable), (19, false));
+    assert_eq!(other.read_file(b"f").await.unwrap(), b"beforepast the pool");
+    let (small, large) = (Bytes::from_static(b"small"), Bytes::from(vec![7; 300_000]));
+    vfs.write(handle, 1, small).await.unwrap();
+    vfs.write(handle, 19, large).await.unwrap();
+    let appends = vfs.open(file, OpenFlags { use_extent: true, ..OpenFlags::APPEND }).await.unwrap();
+    vfs.write(appends, 0, Bytes::from_static(b"end")).await.unwrap();
+    vfs.close(appends).await.unwrap();
+    let whole = other.read_file(b"f").await.unwrap();
+    assert_eq!((whole.len(), &whole[..6], &whole[300_019..]), (300_022, &b"bsmall"[..], &b"end"[..]));
+    other.change(file, Changes { size: Some(100), mode: Some(0o600), ..Changes::default() }).await.unwrap();
+    let time = Timestamp { secs: 5_000_000_000, nanos: 7 };
+    let times = Changes { modified: Some(TimeChange::At(time)), ..Changes::default() };
+    let changed = other.change(file, times).await.unwrap();
+    assert_eq!((changed.size, changed.mode, changed.modified), (100, 0o600, time));
+    vfs.allocate(handle, 0, 200, AllocateMode::Extend).await.unwrap();
+    assert_eq!(rustix::fs::fstat(backing.as_fd()).unwrap().st_size, 200);
+    assert_eq!(vfs.seek(handle, 0, SeekTo::Hole).await.unwrap(), 200);
+    assert!(matches!(vfs.seek(handle, 200, SeekTo::Data).await, Err(Refusal::BeyondEnd(_))));
+    let truncate = OpenFlags { truncate: true, ..OpenFlags::WRITE };
+    let cut = other.open(file, truncate).await.unwrap();
+    assert_eq!(rustix::fs::fstat(backing.as_fd()).unwrap().st_size, 0);
+    other.close(cut).await.unwrap();
+    vfs.close(handle).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_small_file_comes_home_to_the_node_of_its_inode_after_its_last_close() {
+    let (pool, replicas) = arenas(0);
+    let vfs = pool.client().await;
+    let (file, handle) = moved_file(&pool, &vfs, b"hello").await;
+    do_host_work(&pool, &vfs).await;
+    assert!(vfs.stat(file).await.unwrap().extent.is_some(), "it is open");
+    let before = vfs.stat(file).await.unwrap();
+    vfs.close(handle).await.unwrap();
+    do_host_work(&pool, &vfs).await; // node 2 tells node 1
+    do_host_work(&pool, &vfs).await; // node 1 gives it the bytes
+    let after = vfs.stat(file).await.unwrap();
+    assert_eq!((after.extent, after.size, after.modified, after.changed), (None, 5, before.modified, before.changed));
+    assert_eq!(vfs.read_file(b"f").await.unwrap(), b"hello");
+    assert_eq!(pool.nodes()[0].usage().used, 0, "its extent is free");
+    assert!(replicas.entries().all > 0);
+}
+
+#[tokio::test]
+async fn an_extent_is_free_when_its_file_was_removed_at_another_node() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let (_, handle) = moved_file(&pool, &vfs, &[1; 4000]).await;
+    vfs.write(handle, 0, Bytes::from(vec![1; 1 << 20])).await.unwrap();
+    vfs.unlink(FileId::ROOT, b"f").await.unwrap();
+    let backing = vfs.backing(handle);
+    assert_eq!(vfs.read(handle, 1_000_000, 10).await.unwrap(), &[1; 10][..], "it is open");
+    vfs.close(handle).await.unwrap();
+    for _ in 0..2 {
+        do_host_work(&pool, &vfs).await;
+    }
+    assert!(pool.nodes()[0].usage().used >= 1 << 20, "a kernel has it open");
+    drop(backing);
+    for _ in 0..2 {
+        do_host_work(&pool, &vfs).await;
+    }
+    assert_eq!(pool.nodes()[0].usage().used, 0);
+}
+
+#[tokio::test]
+async fn a_bound_file_is_read_at_its_host_wherever_its_inode_is() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let objects = Objects::new(vfs.client().clone());
+    let directory = tempfile::tempdir().unwrap();
+    let host = directory.path().join("input");
+    fs::write(&host, b"on the disk").unwrap();
+    let bound = vfs.bind(FileId::ROOT, b"bound", &host).await.unwrap().file;
+    for at in [2, 1, 2] {
+        hand_on(&pool, bound.partition()).await.unwrap();
+        assert_eq!(server(&pool, bound.partition()).id(), NodeId(at));
+        assert_eq!(vfs.read_file(b"bound").await.unwrap(), b"on the disk");
+        assert_eq!(objects.get(b"bound").await.unwrap().into_bytes(), &b"on the disk"[..]);
+        assert_eq!(vfs.client().locate(bound).await.unwrap().bytes, [(0..11, NodeId(1))]);
+    }
+    vfs.unlink(FileId::ROOT, b"bound").await.unwrap();
+    for _ in 0..2 {
+        do_host_work(&pool, &vfs).await;
+    }
+    assert_eq!(pool.nodes()[0].hosted_bytes(bound), None);
+}
+
+fn lock(owner: LockOwner, kind: LockKind) -> Lock {
+    Lock { owner, kind, style: LockStyle::EVERYWHERE, pid: 1 }
+}
+
+#[tokio::test]
+async fn a_lock_of_a_process_stays_its_own_when_the_partition_moves_and_ends_with_it() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let theirs = LockOwner::Process { node: NodeId(1), process: child.id() };
+    let one = vfs.write_file(b"f", b"x").await.unwrap().file;
+    let other = vfs.write_file(b"g", b"x").await.unwrap().file;
+    let client = vfs.client();
+    client.lock(one, lock(theirs, LockKind::Write), false).await.unwrap();
+    hand_on(&pool, one.partition()).await.unwrap();
+    if other.partition() != one.partition() {
+        hand_on(&pool, other.partition()).await.unwrap();
+    }
+    // Locked anew at the other node, by the same owner.
+    client.lock(one, lock(theirs, LockKind::Read), false).await.unwrap();
+    client.lock(other, lock(theirs, LockKind::Write), false).await.unwrap();
+    let mine = LockOwner::THIS_PROCESS;
+    let is_taken = |outcome| matches!(outcome, Err(Refusal::Locked(_)));
+    for file in [one, other] {
+        assert!(is_taken(client.lock(file, lock(mine, LockKind::Write), false).await));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    pool.nodes()[0].scan_leases();
+    do_host_work(&pool, &vfs).await;
+    for file in [one, other] {
+        client.lock(file, lock(mine, LockKind::Write), false).await.unwrap();
+    }
+    let gone = client.lock(one, lock(theirs, LockKind::Write), false).await;
+    assert!(matches!(gone, Err(Refusal::Unsupported { .. } | Refusal::Stale(_))), "{gone:?}");
+}
+
+#[tokio::test]
+async fn an_open_that_a_program_has_inherited_outlives_its_session_at_a_node_that_got_the_partition() {
+    let (pool, _) = arenas(0);
+    let (vfs, other) = (pool.client().await, pool.client().await);
+    let program = vfs.create_for_program(FileId::ROOT, b"f", 0o644, OWNER, OPEN).await.unwrap();
+    let file = program.attributes.file;
+    rustix::io::pwrite(&program.descriptor, b"bytes", 0).unwrap();
+    let flock = Lock { style: LockStyle::Whole, ..lock(LockOwner::Open(program.lease.id), LockKind::Write) };
+    vfs.client().lock(file, flock, false).await.unwrap();
+    hand_on(&pool, file.partition()).await.unwrap();
+    vfs.end_session().await.unwrap();
+    other.unlink(FileId::ROOT, b"f").await.unwrap();
+    for _ in 0..2 {
+        do_host_work(&pool, &other).await;
+    }
+    assert_eq!(other.stat(file).await.unwrap().size, 5, "somebody has it open");
+    let mine = Lock { style: LockStyle::Whole, ..lock(LockOwner::Session(1), LockKind::Write) };
+    assert_eq!(other.client().lock(file, mine, false).await, Err(Refusal::Locked(wire::Object::File(file))));
+    drop(program.descriptor);
+    pool.nodes()[0].scan_leases();
+    for _ in 0..3 {
+        do_host_work(&pool, &other).await;
+    }
+    assert!(matches!(other.stat(file).await, Err(Refusal::NotFound(_))));
+    assert_eq!(pool.nodes()[0].usage().used, 0);
+}
+
+/// Opens a file for writes past the pool, in the name of one of the kernels.
+async fn open_a_backing(kernels: &mut CachingKernels) {
+    let (name, who) = (kernels.random.pick(&NAMES), kernels.random.below(kernels.kernels.len()));
+    let mapped = kernels.random.one_in(2);
+    if let Ok(found) = kernels.truth.lookup(FileId::ROOT, name.as_bytes()).await
+        && found.kind == Kind::File
+    {
+        kernels.kernels[who].open_backing(found.file, mapped).await.unwrap();
+    }
+}
+
+/// Kernels that cache, and write to extents past the pool; locks and sessions that end; partitions
+/// that move. Returns how many moved, and after how many steps bytes were where their inode was
+/// not.
+async fn try_seed(seed: u64) -> (u32, u32) {
+    let (pool, replicas) = arenas(usize::try_from(seed % 3).unwrap());
+    let truth = pool.client().await;
+    truth.set_xattr(FileId::ROOT, PLACEMENT, "at(1)".into(), XattrMode::Set, false).await.unwrap();
+    let mut kernels = CachingKernels::new(truth, &NAMES, seed).await;
+    let (mut moved, mut hosted) = (0, 0);
+    for _ in 0..40 {
+        match kernels.random.below(14) {
+            0 => kernels.replace_a_kernel().await,
+            1 | 2 => kernels.change_uncached().await,
+            3 | 4 => change_a_lock(&mut kernels).await,
+            5 | 6 => kernels.write_to_backings().await,
+            7 | 8 => open_a_backing(&mut kernels).await,
+            _ => kernels.change().await,
+        }
+        if kernels.random.one_in(2) {
+            do_host_work(&pool, &kernels.truth).await;
+        }
+        let any = PartitionId(u16::from(kernels.random.byte()) % PARTITIONS);
+        let partition = if kernels.random.one_in(3) { FileId::ROOT.partition() } else { any };
+        match hand_on(&pool, partition).await {
+            Ok(()) => moved += 1,
+            Err(HandOverError::NotSubscribed(_)) => {}
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+        hosted += u32::from(pool.nodes().iter().any(|node| node.hosted_files() > 0));
+    }
+    kernels.check().await;
+    assert!(replicas.entries().all > 0);
+    (moved, hosted)
+}
+
+#[tokio::test]
+async fn what_kernels_cache_and_write_past_the_pool_is_what_is_true_while_partitions_move_and_bytes_stay() {
+    let (mut moved, mut hosted) = (0, 0);
+    for seed in 0..100 {
+        let (partitions, files) = try_seed(seed).await;
+        (moved, hosted) = (moved + partitions, hosted + files);
+    }
+    assert!(moved > 3000 && hosted > 500, "{moved} {hosted}");
+}

@@ -1,0 +1,116 @@
+//! Partitions that have moved, while programs of the host that they left use their files.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
+
+use super::{
+    common::{LONG, OWNER, STRIPE, host::child_of, remote, token},
+    programs::CLIENT,
+};
+use arena::{Arena, ArenaOptions};
+use client::{Client, Connection, Connector, Nodes, RetryPolicy};
+use node::{Node, NodeSettings};
+use placement::{NodeId, PartitionId, PartitionMap};
+use std::sync::Arc;
+use store::Engine;
+use test_support::until_polled;
+use tokio::runtime::Handle;
+use transport::{Address, Listener, Server, ServerLimits};
+use vfs::Vfs;
+use wire::{Lock, LockKind, LockOwner, LockStyle, Object, OpenFlags, Refusal};
+
+/// Number of partitions.
+const PARTITIONS: u16 = 16;
+
+#[derive(Debug)]
+struct ByAddress;
+
+impl Connector for ByAddress {
+    fn connect(&self, _: NodeId, address: &str) -> Result<Arc<dyn Connection>, String> {
+        Ok(Arc::new(remote(&address.parse().unwrap())))
+    }
+}
+
+/// Two nodes of this host. The first serves all partitions at the start.
+struct TwoNodes {
+    nodes: [Arc<Node>; 2],
+    engine: Arc<Arena>,
+    servers: [Server; 2],
+    _directory: tempfile::TempDir,
+}
+
+impl TwoNodes {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let listen = |number| Listener::bind(&Address::Unix(directory.path().join(format!("{number}")))).unwrap();
+        let (ids, listeners) = ([NodeId(1), NodeId(2)], [1, 2].map(listen));
+        let addresses = ids.into_iter().zip(&listeners).map(|(id, to)| (id, to.address().to_string().into()));
+        let map = PartitionMap::one_node(ids[0], PARTITIONS.into()).unwrap().with_addresses(addresses);
+        let settings = NodeSettings {
+            partitions: PARTITIONS.into(),
+            stripe_bytes: STRIPE,
+            space_wait: LONG,
+            owner: OWNER,
+            closed_extents_max: 0,
+            ..NodeSettings::default()
+        };
+        let options = ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(64 << 20) };
+        let engines = ids.map(|_| Arc::new(Arena::new(options).unwrap()));
+        let node = |at: usize| Node::in_pool(ids[at], map.clone(), settings.clone(), engines[at].clone());
+        let nodes = [node(0), node(1)];
+        let mut listeners = listeners.into_iter();
+        let servers = nodes.each_ref().map(|node| {
+            let (listener, connector) = (listeners.next().unwrap(), Some(Arc::new(ByAddress) as Arc<dyn Connector>));
+            let limits = ServerLimits::default();
+            transport::serve_on(&Handle::current(), node.clone(), listener, &token(), limits, connector).unwrap()
+        });
+        let [engine, _] = engines;
+        Self { nodes, engine, servers, _directory: directory }
+    }
+
+    async fn client(&self) -> Vfs {
+        let first = Arc::new(remote(self.servers[1].address())) as Arc<dyn Connection>;
+        let nodes = Nodes::with_connector(Arc::new(ByAddress), [(NodeId(2), first)]);
+        Vfs::new(Client::connect_all(nodes, RetryPolicy::default()).await.unwrap())
+    }
+
+    async fn move_all(&self) {
+        for partition in (0..PARTITIONS).map(PartitionId) {
+            self.nodes[0].hand_over(partition, &self.nodes[1]).await.unwrap();
+        }
+    }
+
+    /// Number of extents in use at the first node.
+    fn used_extents(&self) -> u64 {
+        self.nodes[0].usage();
+        let (made, free) = self.engine.extents().unwrap().slot_counts();
+        made - free
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_program_has_open_and_locked_ends_with_it_at_a_node_that_it_never_knew() {
+    let pool = TwoNodes::start();
+    if !pool.nodes[0].supports_extent_files() {
+        return;
+    }
+    let mut child = child_of(pool.servers[0].address(), CLIENT, "lock");
+    child.send_line("f");
+    child.expect_line("locked");
+    until_polled("the session has ended, and its lease has not", || pool.nodes[0].scan_leases() == (1, 1)).await;
+    pool.move_all().await;
+    let vfs = pool.client().await;
+    let file = vfs.lookup(Vfs::root(), b"f").await.unwrap().file;
+    let owner = LockOwner::Session(1);
+    let mine = Lock { owner, kind: LockKind::Write, style: LockStyle::EVERYWHERE, pid: 7 };
+    assert_eq!(vfs.lock_for_program(file, mine, false).await, Err(Refusal::Locked(Object::File(file))));
+    let waiting = tokio::spawn(vfs.lock_for_program(file, mine, true));
+    let handle = vfs.open(file, OpenFlags::READ).await.unwrap();
+    assert!(vfs.is_shared(handle), "the program has it open");
+    vfs.close(handle).await.unwrap();
+    child.kill();
+    waiting.await.unwrap().unwrap();
+    vfs.unlink(Vfs::root(), b"f").await.unwrap();
+    until_polled("the extent is free", || pool.used_extents() == 0).await;
+    for server in pool.servers {
+        server.stop().await;
+    }
+}
