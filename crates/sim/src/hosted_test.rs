@@ -3,21 +3,35 @@
 use crate::{
     grants_test::CachingKernels,
     hand_over_test::{hand_on, server},
+    kernel_model::KernelModel,
     pool::*,
     replay_test::{NAMES, change_a_lock},
     replicas::{PARTITIONS, Replicas},
 };
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
-use client::Objects;
+use client::{
+    Objects, RetryPolicy,
+    testing::{FaultRates, FaultyConnection},
+};
 use node::{HandOverError, NodeSettings};
-use placement::{FileId, NodeId, PartitionId};
-use std::{fs, os::fd::AsFd, sync::Arc};
+use placement::{Epoch, FileId, NodeId, PartitionId};
+use std::{
+    fs,
+    os::fd::AsFd,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 use store::Engine;
+use test_support::Random;
 use vfs::{Handle, Vfs};
 use wire::{
-    AllocateMode, Changes, Kind, Lock, LockKind, LockOwner, LockStyle, OpenFlags, PLACEMENT, Refusal, SeekTo,
-    TimeChange, Timestamp, XattrMode,
+    AllocateMode, Answer, Body, ChangedFile, Changes, Command, Content, Failure, HostFile, Kind, Lock, LockKind,
+    LockOwner, LockStyle, OpenFlags, PLACEMENT, RangeContent, Refusal, Request, RequestId, SeekTo, TimeChange,
+    Timestamp, XattrMode,
 };
 
 const OPEN: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
@@ -84,12 +98,103 @@ async fn a_file_is_used_as_before_while_its_extent_stays_at_the_host_that_its_pa
 }
 
 #[tokio::test]
+async fn what_is_done_over_a_bad_connection_to_a_file_whose_extent_stayed_is_done_once() {
+    for seed in 0..4 {
+        let (pool, _) = arenas(0);
+        let retry_policy = RetryPolicy { tries: 60, ..IMPATIENT };
+        let count = AtomicU64::new(seed * 100);
+        let faulty = |node| FaultyConnection::new(node, FaultRates::MANY, count.fetch_add(1, Relaxed));
+        let (bad, truth) = (pool.over(faulty, retry_policy).await, pool.client().await);
+        let (file, handle) = moved_file(&pool, &truth, b"").await;
+        let (mut expected, mut random) = (Vec::new(), Random::new(seed));
+        let appends = bad.open(file, OpenFlags { use_extent: true, ..OpenFlags::APPEND }).await.unwrap();
+        for round in 0..100_u8 {
+            let length = random.pick(&[3, 5000]);
+            match random.below(8) {
+                0 => {
+                    let size = random.below(expected.len() + 1);
+                    let cut = Changes { size: Some(size as u64), ..Changes::default() };
+                    assert_eq!(bad.change(file, cut).await.unwrap().size, size as u64);
+                    expected.truncate(size);
+                }
+                1 => {
+                    let end = expected.len() + length;
+                    bad.allocate(appends, 0, end as u64, AllocateMode::Extend).await.unwrap();
+                    expected.resize(end, 0);
+                }
+                2 => assert_eq!(bad.stat(file).await.unwrap().size, expected.len() as u64),
+                3 => assert!(bad.read_file(b"f").await.unwrap() == expected, "seed {seed}, round {round}"),
+                _ => {
+                    bad.write(appends, 0, Bytes::from(vec![round; length])).await.unwrap();
+                    expected.resize(expected.len() + length, round);
+                }
+            }
+            hand_on_if(random.one_in(4), &pool, file).await;
+        }
+        assert!(truth.read_file(b"f").await.unwrap() == expected, "seed {seed}");
+        truth.close(handle).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_an_extent_that_is_sent_again_is_not_done_again() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let (file, handle) = moved_file(&pool, &vfs, b"bytes").await;
+    let (session, partition) = (vfs.client().session(), file.partition());
+    let attributes = vfs.stat(file).await.unwrap();
+    let changed = Answer::Changed(ChangedFile { attributes, truncation: None });
+    let changes = Changes { size: Some(0), ..Changes::default() };
+    let (command, answer) = (Box::new(Command::Change { file, changes }), Box::new(changed));
+    let request_id = Some(RequestId { session, number: 1000, settled: 1000 });
+    let body = Body::Finish { request_id, file, command, answer };
+    let request = Request { epoch: Epoch::FIRST, session, skip_ack: false, partition, body };
+    let first = pool.nodes()[0].handle(request.clone()).await;
+    assert_eq!(vfs.stat(file).await.unwrap().size, 0);
+    vfs.write(handle, 0, Bytes::from_static(b"later")).await.unwrap();
+    assert_eq!(pool.nodes()[0].handle(request).await, first);
+    assert_eq!(vfs.stat(file).await.unwrap().size, 5);
+}
+
+async fn hand_on_if(moves: bool, pool: &Pool, file: FileId) {
+    if moves {
+        hand_on(pool, file.partition()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_node_reads_no_file_of_its_host_but_those_that_were_bound() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let directory = tempfile::tempdir().unwrap();
+    let [bound, secret] = ["bound", "secret"].map(|name| directory.path().join(name));
+    fs::write(&bound, b"bound").unwrap();
+    fs::write(&secret, b"secret").unwrap();
+    let file = vfs.bind(FileId::ROOT, b"bound", &bound).await.unwrap().file;
+    hand_on(&pool, file.partition()).await.unwrap();
+    let read = |path: &Path| {
+        let (node, modified) = (NodeId(1), fs::metadata(&bound).unwrap().modified().unwrap().into());
+        let host = HostFile { node, path: path.into(), size: 5, modified, executable: false };
+        let answer = Answer::Content(RangeContent { length: 5, content: Content::Bound(Arc::new(host)) });
+        let command = Box::new(Command::Read { file, offset: 0, length: 5 });
+        let body = Body::Finish { request_id: None, file, command, answer: Box::new(answer) };
+        let (session, partition) = (vfs.client().session(), file.partition());
+        pool.nodes()[0].handle(Request { epoch: Epoch::FIRST, session, skip_ack: false, partition, body })
+    };
+    assert!(matches!(read(&bound).await, Ok(Answer::Content(_))));
+    let refused = read(&secret).await;
+    assert!(matches!(refused, Err(Failure::Refused(Refusal::Stale(_)))), "{refused:?}");
+}
+
+#[tokio::test]
 async fn a_small_file_comes_home_to_the_node_of_its_inode_after_its_last_close() {
     let (pool, replicas) = arenas(0);
     let vfs = pool.client().await;
     let (file, handle) = moved_file(&pool, &vfs, b"hello").await;
     do_host_work(&pool, &vfs).await;
     assert!(vfs.stat(file).await.unwrap().extent.is_some(), "it is open");
+    // Later than any change of the extent, which knows nothing of it.
+    vfs.change(file, Changes { mode: Some(0o600), ..Changes::default() }).await.unwrap();
     let before = vfs.stat(file).await.unwrap();
     vfs.close(handle).await.unwrap();
     do_host_work(&pool, &vfs).await; // node 2 tells node 1
@@ -99,6 +204,21 @@ async fn a_small_file_comes_home_to_the_node_of_its_inode_after_its_last_close()
     assert_eq!(vfs.read_file(b"f").await.unwrap(), b"hello");
     assert_eq!(pool.nodes()[0].usage().used, 0, "its extent is free");
     assert!(replicas.entries().all > 0);
+}
+
+#[tokio::test]
+async fn a_large_file_keeps_its_extent_and_no_kernel_keeps_its_attributes() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let (file, handle) = moved_file(&pool, &vfs, b"").await;
+    vfs.write(handle, 0, Bytes::from(vec![1; 1 << 20])).await.unwrap();
+    vfs.close(handle).await.unwrap();
+    for _ in 0..2 {
+        do_host_work(&pool, &vfs).await;
+    }
+    let found = KernelModel::mount(&vfs).await.stat(file).await.unwrap();
+    assert_eq!((found.size, found.extent.map(|extent| extent.node)), (1 << 20, Some(NodeId(1))));
+    assert!(!found.cacheable, "a change of it is two steps");
 }
 
 #[tokio::test]
@@ -145,6 +265,23 @@ async fn a_bound_file_is_read_at_its_host_wherever_its_inode_is() {
     assert_eq!(pool.nodes()[0].hosted_bytes(bound), None);
 }
 
+/// A process that ends with the test.
+struct KilledOnDrop(std::process::Child);
+
+impl KilledOnDrop {
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn lock(owner: LockOwner, kind: LockKind) -> Lock {
     Lock { owner, kind, style: LockStyle::EVERYWHERE, pid: 1 }
 }
@@ -153,8 +290,8 @@ fn lock(owner: LockOwner, kind: LockKind) -> Lock {
 async fn a_lock_of_a_process_stays_its_own_when_the_partition_moves_and_ends_with_it() {
     let (pool, _) = arenas(0);
     let vfs = pool.client().await;
-    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-    let theirs = LockOwner::Process { node: NodeId(1), process: child.id() };
+    let mut child = KilledOnDrop(std::process::Command::new("sleep").arg("600").spawn().unwrap());
+    let theirs = LockOwner::Process { node: NodeId(1), process: child.0.id() };
     let one = vfs.write_file(b"f", b"x").await.unwrap().file;
     let other = vfs.write_file(b"g", b"x").await.unwrap().file;
     let client = vfs.client();
@@ -171,8 +308,7 @@ async fn a_lock_of_a_process_stays_its_own_when_the_partition_moves_and_ends_wit
     for file in [one, other] {
         assert!(is_taken(client.lock(file, lock(mine, LockKind::Write), false).await));
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.kill();
     pool.nodes()[0].scan_leases();
     do_host_work(&pool, &vfs).await;
     for file in [one, other] {
