@@ -234,7 +234,7 @@ def test_a_request_has_the_same_id_in_the_traces_of_client_and_node(user: Home) 
     user.ok("pool", "stop")
 
 
-WORKERS = ["demotion", "thinning", "leases", "locks", "deletes", "hosted", "strays", "sessions", "pins", "metrics"]
+WORKERS = ["demotion", "thinning", "leases", "locks", "deletes", "hosted", "strays", "sessions", "pins", "metrics", "pages"]
 
 
 def workers(user: Home) -> dict[str, dict[str, object]]:

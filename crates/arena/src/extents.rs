@@ -22,7 +22,9 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, ReadWriteFlags, pread, pwritev2};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use store::{Access, EngineError, ExtentState, Extents, FallocateMode, LeaseNumber, SeekTarget, Slot, WriteResult};
+use store::{
+    Access, EngineError, ExtentState, Extents, FallocateMode, LeaseNumber, PageChecks, SeekTarget, Slot, WriteResult,
+};
 
 use crate::PAGE_BYTES;
 use crate::block::BlockPool;
@@ -406,6 +408,10 @@ impl Extents for Slots {
     fn slot_counts(&self) -> (u64, u64) {
         let allocator = self.allocator.lock();
         (allocator.created.into(), allocator.free.len() as u64)
+    }
+
+    fn page_checks(&self) -> PageChecks {
+        self.page_size.page_checks()
     }
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use store::{Extents, Slot};
+use store::{Extents, PageChecks, Slot};
 
 use crate::extents::Slots;
 use crate::sparse::{FileUsage, SparseFiles};
@@ -35,6 +35,8 @@ struct MonitorState {
     are_small: bool,
     /// True while the checking thread runs.
     is_running: bool,
+    rounds: u64,
+    checked: u64,
 }
 
 impl PageSizeMonitor {
@@ -87,8 +89,17 @@ impl PageSizeMonitor {
             }
             let due = self.state.lock().files.due(all);
             let Some(slots) = slots.upgrade() else { continue };
+            let checked = due.len().min(CHECKS_MAX) as u64;
             due.into_iter().take(CHECKS_MAX).for_each(|slot| self.check(&slots, Slot(slot)));
+            let mut state = self.state.lock();
+            (state.rounds, state.checked) = (state.rounds + 1, state.checked + checked);
         }
+    }
+
+    /// Returns what the thread has done.
+    pub fn page_checks(&self) -> PageChecks {
+        let MonitorState { files, is_running, rounds, checked, .. } = &*self.state.lock();
+        PageChecks { running: *is_running, rounds: *rounds, checked: *checked, watched: files.len() as u64 }
     }
 
     /// Waits until a check is due. Returns false if no file is watched or the slots are gone.

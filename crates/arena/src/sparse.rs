@@ -113,6 +113,12 @@ impl SparseFiles {
         self.files.values().any(WatchedFile::is_urgent)
     }
 
+    /// Number of watched files.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// True if no file is watched.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }

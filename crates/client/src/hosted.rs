@@ -164,7 +164,7 @@ impl Client {
     /// Demotes a file whose bytes are at this node, or frees them if the file is gone.
     async fn settle_hosted(&self, node: &Node, file: FileId) -> Outcome<()> {
         let Some(hosted) = node.hosted_bytes(file) else { return Ok(()) };
-        if let Some(HostedDemotion { extent, bytes, times, .. }) = node.begin_demotion(file)? {
+        if let Some(HostedDemotion { extent, bytes, times }) = node.begin_demotion(file)? {
             let demote = Command::demote(file, extent, bytes, times);
             let demoted = self.mutate(file.partition(), demote).await;
             node.end_demotion(file, extent, demoted.is_ok());

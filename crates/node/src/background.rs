@@ -16,6 +16,7 @@ use std::{
     future::Future,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
+use store::PageChecks;
 use wire::{Outcome, WorkerStatus};
 
 /// The kinds of work beside requests; each has a row in `WORKERS`.
@@ -164,7 +165,21 @@ impl Node {
     /// The status of all workers, also of those that nobody runs.
     pub fn workers(&self) -> Vec<WorkerStatus> {
         let rows = WORKERS.iter().zip(&self.background.0);
-        rows.map(|(row, record)| record.status(row.name, (row.backlog)(self))).collect()
+        let own = rows.map(|(row, record)| record.status(row.name, (row.backlog)(self)));
+        own.chain([self.engine_worker()]).collect()
+    }
+
+    /// The status of what the engine does by itself.
+    fn engine_worker(&self) -> WorkerStatus {
+        let PageChecks { running, rounds, checked, watched } = self.extents.page_checks();
+        WorkerStatus {
+            name: "pages".into(),
+            running: running.into(),
+            turns: rounds,
+            done: checked,
+            backlog: watched,
+            ..WorkerStatus::default()
+        }
     }
 
     /// Does the work of a kind that is due and needs no other node; returns how many things were

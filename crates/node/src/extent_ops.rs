@@ -322,15 +322,13 @@ impl Node {
             return Ok(Err(Refusal::invalid(Object::File(call.file), "an append came without session and number")));
         };
         let _alone = self.append_locks.lock(call.extent);
-        if let Some(reply) = self.hosted.reply(call.file, request_id) {
+        if let Some(reply) = self.hosted_reply(call.file, request_id) {
             return Ok(reply);
         }
         match self.extents.engine().append(pin.slot(), data) {
             Ok(WriteResult { offset, length }) => {
                 let answer = Answer::ExtentWritten(ExtentWrite { offset, length });
-                if !self.session_index.has_ended(request_id.session) {
-                    self.hosted.record_reply(call.file, request_id, Ok(answer.clone()));
-                }
+                self.record_hosted_reply(call.file, request_id, &answer);
                 Ok(Ok(answer))
             }
             Err(error) => refusal_from(error, Object::File(call.file)).map(Err),

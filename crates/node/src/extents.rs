@@ -13,7 +13,7 @@
 use parking_lot::Mutex;
 use placement::NodeId;
 use std::{borrow::Borrow, collections::VecDeque, fmt, os::fd::BorrowedFd, sync::Arc};
-use store::{Extents, Slot};
+use store::{Extents, PageChecks, Slot};
 use wire::{Extent, OpenFlags};
 
 /// All extents of a node; none if its engine has none.
@@ -193,6 +193,11 @@ impl ExtentSlots {
         let entry = &mut self.slots.lock()[extent.slot as usize];
         entry.maybe_mapped = entry.maybe_mapped && (entry.pins > 0 || !self.engine().is_idle(Slot(extent.slot)));
         entry.maybe_mapped
+    }
+
+    /// What the engine has done by itself for extents.
+    pub fn page_checks(&self) -> PageChecks {
+        self.engine.as_ref().map_or_else(PageChecks::default, |extents| extents.page_checks())
     }
 
     /// The descriptor of an extent.

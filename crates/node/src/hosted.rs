@@ -80,8 +80,6 @@ pub enum HostWork {
 /// [`Node::end_demotion`] nobody can pin the extent.
 #[derive(Debug)]
 pub struct HostedDemotion {
-    /// The file.
-    pub file: FileId,
     /// Its extent.
     pub extent: Extent,
     /// All its bytes.
@@ -133,13 +131,8 @@ impl HostedFiles {
     }
 
     /// The reply to this change of a file, if it was executed before.
-    pub fn reply(&self, file: FileId, request_id: RequestId) -> Option<Outcome<Answer>> {
+    fn reply(&self, file: FileId, request_id: RequestId) -> Option<Outcome<Answer>> {
         self.replies.lock().get(&file.partition())?.get(request_id)
-    }
-
-    /// Caches the reply to a change of a file.
-    pub fn record_reply(&self, file: FileId, request_id: RequestId, answer: Outcome<Answer>) {
-        self.replies.lock().entry(file.partition()).or_default().insert(request_id, answer);
     }
 
     /// Drops the replies to a session that has ended.
@@ -235,7 +228,7 @@ impl Node {
         let bytes = extents.read_at(slot, 0, INLINE_BYTES_MAX).map_err(failed)?;
         let changed = if crate::extent_ops::is_touched(&state) { state.changed.into() } else { NEVER };
         let times = Times { accessed: state.accessed.into(), modified: state.modified.into(), changed };
-        Ok(Some(HostedDemotion { file, extent, bytes, times }))
+        Ok(Some(HostedDemotion { extent, bytes, times }))
     }
 
     /// Ends a demotion: the bytes are with the inode now, or stay in the extent.
@@ -278,13 +271,8 @@ impl Node {
         let Some(pin) = ExtentSlots::pin(&*self.extents, extent) else { return stale() };
         // Changes of one extent wait for each other, so that a resent one is done once.
         let _alone = request_id.map(|_| self.append_locks.lock(extent));
-        if let Some(request_id) = request_id {
-            if self.session_index.has_ended(request_id.session) {
-                return Ok(Err(Refusal::SessionEnded));
-            }
-            if let Some(reply) = self.hosted.reply(*file, *request_id) {
-                return Ok(reply);
-            }
+        if let Some(reply) = request_id.and_then(|request_id| self.hosted_reply(*file, request_id)) {
+            return Ok(reply);
         }
         let done = match ExtentOp::from_command(command) {
             Some(op) => self.run_extent_op(&op, answer)?,
@@ -292,9 +280,24 @@ impl Node {
         };
         let outcome = done.unwrap_or_else(|| self.fill_hosted(answer.clone(), extent, ReadRange::of(command), pin));
         if let (Some(request_id), Ok(answer)) = (request_id, &outcome) {
-            self.hosted.record_reply(*file, *request_id, Ok(answer.clone()));
+            self.record_hosted_reply(*file, *request_id, answer);
         }
         Ok(outcome)
+    }
+
+    /// The reply to a change of an extent that is not executed: it was before, or its session has
+    /// ended.
+    pub(crate) fn hosted_reply(&self, file: FileId, request_id: RequestId) -> Option<Outcome<Answer>> {
+        let has_ended = self.session_index.has_ended(request_id.session);
+        if has_ended { Some(Err(Refusal::SessionEnded)) } else { self.hosted.reply(file, request_id) }
+    }
+
+    /// Caches the reply to a change of an extent.
+    pub(crate) fn record_hosted_reply(&self, file: FileId, request_id: RequestId, answer: &Answer) {
+        if !self.session_index.has_ended(request_id.session) {
+            let mut replies = self.hosted.replies.lock();
+            replies.entry(file.partition()).or_default().insert(request_id, Ok(answer.clone()));
+        }
     }
 
     /// The extent of this node that a file has, wherever its inode is.

@@ -32,7 +32,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-use store::{Engine, PendingOperation, Placeholders, SharedMemory, StoreCompletion, StripeKey, StripeStore};
+use store::{Engine, PendingOperation, SharedMemory, StoreCompletion, StripeKey, StripeStore};
 use tokio::sync::Notify;
 use wire::{
     Answer, Body, Command, Extent, Failure, HelloReply, Object, OpenFlags, Outcome, Refusal, Request, Session,
@@ -55,7 +55,6 @@ pub struct Node {
     pub(crate) partitions: LocalPartitions,
     pub(crate) engine: Arc<dyn StripeStore>,
     shared_memory: Option<Arc<dyn SharedMemory>>,
-    pub(crate) placeholders: Option<Arc<dyn Placeholders>>,
     pub(crate) host_files: HostFiles,
     pub(crate) hosted: HostedFiles,
     pub(crate) subscribers: SubscriberSet,
@@ -104,7 +103,8 @@ impl Node {
     /// an id of 0 or above 65,535.
     pub fn in_pool(id: NodeId, map: PartitionMap, settings: NodeSettings, engine: Arc<dyn Engine>) -> Arc<Self> {
         let extents = ExtentSlots::new(id, engine.extents());
-        let (shared_memory, placeholders) = (engine.clone().shared_memory(), engine.clone().placeholders());
+        let shared_memory = engine.clone().shared_memory();
+        let open_leases = OpenLeases::new(engine.clone().placeholders());
         let engine = engine.stripes();
         assert!(
             settings.stripe_bytes <= engine.stripe_bytes(),
@@ -130,7 +130,6 @@ impl Node {
             partitions,
             engine,
             shared_memory,
-            placeholders,
             host_files: HostFiles::default(),
             hosted: HostedFiles::default(),
             subscribers: SubscriberSet::default(),
@@ -139,7 +138,7 @@ impl Node {
             demotions: DemotionQueue::default(),
             thinning_queue: ThinningQueue::default(),
             lock_queue: LockQueue::default(),
-            open_leases: OpenLeases::default(),
+            open_leases,
             process_monitor: ProcessMonitor::default(),
             session_index,
             stray_stripes: StrayStripes::default(),

@@ -22,7 +22,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-use store::{Access, PlaceholderHandle, PlaceholderKind, Slot, StoreCompletion, StripeKey};
+use store::{Access, PlaceholderHandle, PlaceholderKind, Placeholders, Slot, StoreCompletion, StripeKey};
 use tokio::sync::Notify;
 use wire::{
     Answer, Command, Extent, LeaseKind, LeaseStatus, LockOwner, OPEN_LEASES_MAX, OpenFlags, OpenLease, OpenLeaseId,
@@ -35,8 +35,10 @@ const LEASES_MAX: usize = 1 << 20;
 const PROBED_MAX: usize = 4096;
 
 /// All open leases of a node.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct OpenLeases {
+    /// Descriptors for opens without a file; none if the engine has none.
+    placeholders: Option<Arc<dyn Placeholders>>,
     issued: AtomicU64,
     state: Mutex<LeasesState>,
     /// Removed files whose last open ended without a request of a client, and whose stripes are not
@@ -70,6 +72,17 @@ struct LeasedOpen {
 }
 
 impl OpenLeases {
+    /// No leases yet, of a node whose engine has these placeholders.
+    pub fn new(placeholders: Option<Arc<dyn Placeholders>>) -> Self {
+        Self {
+            placeholders,
+            issued: AtomicU64::default(),
+            state: Mutex::default(),
+            pending_deletes: Mutex::default(),
+            delete_added: Notify::default(),
+        }
+    }
+
     fn allocate_id(&self, node: NodeId) -> Option<OpenLeaseId> {
         OpenLeaseId::new(node, self.issued.fetch_add(1, Relaxed) + 1)
     }
@@ -212,7 +225,7 @@ impl Node {
         kind: PlaceholderKind,
         lease: OpenLeaseId,
     ) -> Option<(OwnedFd, Option<Arc<dyn PlaceholderHandle>>)> {
-        let made = self.placeholders.as_ref()?.create_placeholder(kind, lease_number(lease));
+        let made = self.open_leases.placeholders.as_ref()?.create_placeholder(kind, lease_number(lease));
         let made = made.inspect_err(|error| tracing::warn!(%error, "a program could not get a descriptor")).ok();
         made.map(|(descriptor, held)| (descriptor, Some(held.into())))
     }

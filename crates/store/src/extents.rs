@@ -110,6 +110,19 @@ pub struct WriteResult {
     pub length: u32,
 }
 
+/// Checks of extents that an engine makes beside calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageChecks {
+    /// True while checks are made.
+    pub running: bool,
+    /// Rounds of checks that were made.
+    pub rounds: u64,
+    /// Extents that were checked, each as often as it was.
+    pub checked: u64,
+    /// Extents that are watched now.
+    pub watched: u64,
+}
+
 /// Extent files by slot. All calls but [`Self::allocate_slot`] are for an allocated slot; they
 /// panic for a slot that never was.
 ///
@@ -199,4 +212,9 @@ pub trait Extents: Send + Sync + fmt::Debug {
 
     /// The number of slots, and the number of the free ones.
     fn slot_counts(&self) -> (u64, u64);
+
+    /// What the engine has done by itself for the pages of extents that are open for writing.
+    fn page_checks(&self) -> PageChecks {
+        PageChecks::default()
+    }
 }

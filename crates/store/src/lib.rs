@@ -32,7 +32,9 @@ mod tier;
 pub use completion::{PendingOperation, Promise, StoreCompletion};
 pub use engine::Engine;
 pub use error::EngineError;
-pub use extents::{Access, ExtentState, Extents, FallocateMode, LeaseNumber, SeekTarget, Slot, WriteResult};
+pub use extents::{
+    Access, ExtentState, Extents, FallocateMode, LeaseNumber, PageChecks, SeekTarget, Slot, WriteResult,
+};
 pub use fault_injection::{EngineCall, EngineOp, FaultRule, FaultyStore};
 pub use late::LateStore;
 pub use model::ModelEngine;

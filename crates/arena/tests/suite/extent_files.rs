@@ -7,8 +7,8 @@ use arena::{Arena, ArenaOptions};
 use placement::{FileId, StripeNo};
 use rustix::io::{Errno, pwrite};
 use std::{os::unix::process::CommandExt, process::Command, sync::Arc};
-use store::{Engine, EngineError, Extents, Generation, Slot, StripeKey, StripeStore};
-use test_support::Random;
+use store::{Engine, EngineError, Extents, Generation, PageChecks, Slot, StripeKey, StripeStore};
+use test_support::{Random, until};
 
 const CAPACITY: u64 = 4 << 20;
 const STRIPE_BYTES: u32 = 64 << 10;
@@ -124,6 +124,20 @@ fn it_holds_as_well_for_a_user_without_rights() {
     tests.args([these, "--skip", "it_holds_as_well"]).uid(65_534).gid(65_534).current_dir("/");
     let done = tests.output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+}
+
+#[test]
+fn extents_that_are_written_past_the_arena_are_checked_and_the_checks_are_counted() {
+    let Some(Fixture { extents, .. }) = Fixture::new() else { return };
+    let slot = extents.allocate_slot().unwrap();
+    assert_eq!(extents.page_checks(), PageChecks::default());
+    extents.begin_direct_writes(slot);
+    until("it was checked", || extents.page_checks().checked > 0);
+    let PageChecks { running, rounds, watched, .. } = extents.page_checks();
+    assert!(running && rounds > 0 && watched == 1);
+    extents.end_direct_writes(slot);
+    until("nobody watches", || !extents.page_checks().running);
+    assert_eq!(extents.page_checks().watched, 0);
 }
 
 #[test]
