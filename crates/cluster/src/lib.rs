@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - `cluster_state`: nodes, map and moves, as the managers agree on them by a log
+//! - `coordinator`: the leader of the managers: which moves begin, which are committed
 //! - `shares`: the number of partitions of each node, by its capacity
 //! - `move_plan`: the fewest moves that lead from a map to these numbers
 //! - `scale_rule`: the rules for adding and removing nodes, with their names
@@ -22,12 +23,14 @@
 #![forbid(unsafe_code)]
 
 mod cluster_state;
+mod coordinator;
 mod elastic_policy;
 mod move_plan;
 mod scale_rule;
 mod shares;
 
 pub use cluster_state::{ClusterAnswer, ClusterEntry, ClusterNode, ClusterRefusal, ClusterState, NodePhase};
+pub use coordinator::{ClusterCommand, ClusterEvent, Coordinator, CoordinatorSettings, NodeReport};
 pub use elastic_policy::{ElasticPolicy, NodeLimits, NodeUsage, ScaleDecision, StayReason};
 pub use move_plan::{PartitionLoad, PartitionMove, plan_moves};
 pub use scale_rule::{InvalidScaleRule, ScaleAmount, ScaleRule};

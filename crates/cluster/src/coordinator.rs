@@ -1,0 +1,435 @@
+//! The leader of the managers: it starts moves, a few at a time, and commits those that are ready.
+//!
+//! ```text
+//!   tick ----> plan --Begin--> log --> StartMove to the source
+//!   MoveReady (from the target) ------> Commit
+//!   MoveFailed, or a node is silent --> Abandon; the partition is left alone for a while
+//!   a drained node has nothing left --> StopNode
+//! ```
+//!
+//! It remembers nothing that must not be lost: each leader begins anew, from the state and from
+//! what nodes report. So a move may be started twice, which a source must take as once.
+//!
+//! A node that is silent keeps its partitions: whether it is lost is not decided here.
+
+use crate::{ClusterEntry, ClusterState, NodePhase, PartitionLoad, PartitionMove, plan_moves};
+use placement::{NodeId, PartitionId};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// Limits of a coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoordinatorSettings {
+    /// Most moves of one node at a time, from it or to it.
+    pub moves_per_node: usize,
+    /// Time without a report after which a node is silent.
+    pub silence: Duration,
+    /// Time for which a partition is left alone after its move has failed.
+    pub retry_after: Duration,
+}
+
+impl Default for CoordinatorSettings {
+    fn default() -> Self {
+        Self { moves_per_node: 2, silence: Duration::from_secs(5), retry_after: Duration::from_secs(5) }
+    }
+}
+
+/// What a node reports of itself, once a second.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeReport {
+    /// What its partitions hold; those that are not named hold nothing.
+    pub loads: BTreeMap<PartitionId, PartitionLoad>,
+    /// Files, mounts and programs of its host that need the node, whatever it serves.
+    pub pins: u32,
+}
+
+/// Something that the leader hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterEvent {
+    /// Time has passed, or the state has changed.
+    Tick,
+    /// A node has reported.
+    Report {
+        /// The node.
+        node: NodeId,
+        /// Its report.
+        report: NodeReport,
+    },
+    /// The target of a move has everything, and waits for the commit.
+    MoveReady(PartitionMove),
+    /// A move cannot go on.
+    MoveFailed(PartitionMove),
+}
+
+/// Something that the leader wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterCommand {
+    /// Append an entry to the log.
+    Propose(ClusterEntry),
+    /// Have the source of a move begin, unless it has.
+    StartMove(PartitionMove),
+    /// Have source and target forget a move.
+    CancelMove(PartitionMove),
+    /// End a node that is drained: nothing needs it any more.
+    StopNode(NodeId),
+}
+
+/// The leader's part, from one event to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Coordinator {
+    settings: CoordinatorSettings,
+    reports: BTreeMap<NodeId, (NodeReport, Duration)>,
+    /// The moves that sources were asked to begin.
+    started: BTreeMap<PartitionId, PartitionMove>,
+    /// Partitions that are left alone until then.
+    left_alone: BTreeMap<PartitionId, Duration>,
+    /// The time of the first event.
+    since: Option<Duration>,
+}
+
+impl Coordinator {
+    /// A leader that knows nothing yet.
+    pub fn new(settings: CoordinatorSettings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Handles an event at the time `now`, counted from any moment.
+    pub fn on(&mut self, event: ClusterEvent, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
+        self.since.get_or_insert(now);
+        match event {
+            ClusterEvent::Tick => self.tick(state, now),
+            ClusterEvent::Report { node, report } => {
+                self.reports.insert(node, (report, now));
+                Vec::new()
+            }
+            // One that is not under way any more was given up, or is committed.
+            ClusterEvent::MoveReady(step) if state.moves().any(|known| known == step) => {
+                vec![ClusterCommand::Propose(ClusterEntry::Commit(step))]
+            }
+            ClusterEvent::MoveReady(step) => self.cancel_unless_committed(step, state),
+            ClusterEvent::MoveFailed(step) => self.give_up(step, now),
+        }
+    }
+
+    fn tick(&mut self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
+        self.left_alone.retain(|_, until| *until > now);
+        let mut commands = self.cancel_ended(state);
+        for step in state.moves() {
+            if self.is_silent(step.to, now) {
+                commands.extend(self.give_up(step, now));
+            } else if self.started.get(&step.partition) != Some(&step) {
+                self.started.insert(step.partition, step);
+                commands.push(ClusterCommand::StartMove(step));
+            }
+        }
+        commands.extend(self.begin_moves(state, now));
+        commands.extend(self.stop_drained(state));
+        commands
+    }
+
+    /// Forgets moves that have ended; those that were not committed are cancelled.
+    fn cancel_ended(&mut self, state: &ClusterState) -> Vec<ClusterCommand> {
+        let under_way: BTreeSet<PartitionId> = state.moves().map(|step| step.partition).collect();
+        let ended: Vec<PartitionMove> =
+            self.started.values().filter(|step| !under_way.contains(&step.partition)).copied().collect();
+        ended.into_iter().flat_map(|step| self.cancel_unless_committed(step, state)).collect()
+    }
+
+    fn cancel_unless_committed(&mut self, step: PartitionMove, state: &ClusterState) -> Vec<ClusterCommand> {
+        self.started.remove(&step.partition);
+        let is_committed = state.map().node(step.partition) == Some(step.to);
+        if is_committed { Vec::new() } else { vec![ClusterCommand::CancelMove(step)] }
+    }
+
+    fn give_up(&mut self, step: PartitionMove, now: Duration) -> Vec<ClusterCommand> {
+        self.left_alone.insert(step.partition, now + self.settings.retry_after);
+        vec![ClusterCommand::Propose(ClusterEntry::Abandon(step))]
+    }
+
+    /// Begins the next moves of the plan, as many as nodes may have at a time.
+    fn begin_moves(&self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
+        let capacities = state.capacities();
+        if capacities.values().all(|capacity| *capacity == 0) {
+            return Vec::new();
+        }
+        let mut busy: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let mut planned = state.map().clone();
+        for PartitionMove { partition, from, to } in state.moves() {
+            *busy.entry(from).or_default() += 1;
+            *busy.entry(to).or_default() += 1;
+            let entry = planned.entry(partition).expect("it is a partition of the pool").moved(to);
+            planned.learn(partition, entry);
+        }
+        let moving: BTreeSet<PartitionId> = state.moves().map(|step| step.partition).collect();
+        let mut commands = Vec::new();
+        for step in plan_moves(&planned, &capacities, |partition| self.load(state, partition)) {
+            let PartitionMove { partition, from, to } = step;
+            let is_free = [from, to].iter().all(|node| {
+                busy.get(node).copied().unwrap_or(0) < self.settings.moves_per_node && !self.is_silent(*node, now)
+            });
+            if is_free && !moving.contains(&partition) && !self.left_alone.contains_key(&partition) {
+                for node in [from, to] {
+                    *busy.entry(node).or_default() += 1;
+                }
+                commands.push(ClusterCommand::Propose(ClusterEntry::Begin(step)));
+            }
+        }
+        commands
+    }
+
+    fn load(&self, state: &ClusterState, partition: PartitionId) -> PartitionLoad {
+        let report = state.map().node(partition).and_then(|node| self.reports.get(&node));
+        report.and_then(|(report, _)| report.loads.get(&partition)).copied().unwrap_or_default()
+    }
+
+    /// Ends the drained nodes that serve nothing, and that nobody of their hosts needs.
+    fn stop_drained(&self, state: &ClusterState) -> Vec<ClusterCommand> {
+        let serving = state.map().partition_counts();
+        let involved: BTreeSet<NodeId> = state.moves().flat_map(|step| [step.from, step.to]).collect();
+        let unneeded = |node: &NodeId| {
+            !serving.contains_key(node)
+                && !involved.contains(node)
+                && self.reports.get(node).is_some_and(|(report, _)| report.pins == 0)
+        };
+        let drained = state.nodes().iter().filter(|(_, node)| node.phase == NodePhase::Draining);
+        drained.map(|(id, _)| *id).filter(unneeded).map(ClusterCommand::StopNode).collect()
+    }
+
+    /// True if a node has not reported for a while. One that has never reported counts from the
+    /// leader's first event on.
+    fn is_silent(&self, node: NodeId, now: Duration) -> bool {
+        let last = self.reports.get(&node).map(|(_, at)| *at).or(self.since).unwrap_or(now);
+        now.saturating_sub(last) > self.settings.silence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ClusterAnswer;
+    use placement::PartitionMap;
+    use std::collections::VecDeque;
+    use test_support::Random;
+
+    const PARTITIONS: u32 = 64;
+
+    /// A pool whose nodes copy partitions for a while, fail to, fall silent, and whose leader
+    /// changes. Its log is late, and may have entries twice.
+    struct World {
+        state: ClusterState,
+        leader: Coordinator,
+        random: Random,
+        now: Duration,
+        log: VecDeque<ClusterEntry>,
+        /// Copies under way, with the seconds that are left.
+        copies: BTreeMap<PartitionId, (PartitionMove, u32)>,
+        ready: BTreeSet<PartitionId>,
+        silent: BTreeSet<NodeId>,
+        stopped: BTreeSet<NodeId>,
+        commits: usize,
+    }
+
+    impl World {
+        fn new(nodes: u32, seed: u64) -> Self {
+            let shares: Vec<(NodeId, u64)> = (1..=nodes).map(|id| (NodeId(id), 1)).collect();
+            let map = PartitionMap::proportional(&shares, PARTITIONS).unwrap();
+            let state = ClusterState::new(map, (1..=nodes).map(|id| (NodeId(id), "".into(), 100)));
+            Self {
+                state,
+                leader: Coordinator::default(),
+                random: Random::new(seed),
+                now: Duration::ZERO,
+                log: VecDeque::new(),
+                copies: BTreeMap::new(),
+                ready: BTreeSet::new(),
+                silent: BTreeSet::new(),
+                stopped: BTreeSet::new(),
+                commits: 0,
+            }
+        }
+
+        fn join(&mut self, token: u64) -> NodeId {
+            let entry = ClusterEntry::Join { token, address: "".into(), capacity: 100 };
+            let Ok(ClusterAnswer::Joined(id)) = self.state.apply(&entry) else { panic!("{entry:?}") };
+            id
+        }
+
+        fn hear(&mut self, event: ClusterEvent) {
+            for command in self.leader.on(event, &self.state, self.now) {
+                match command {
+                    ClusterCommand::Propose(entry) => {
+                        if self.random.one_in(10) {
+                            self.log.push_back(entry.clone());
+                        }
+                        self.log.push_back(entry);
+                    }
+                    ClusterCommand::StartMove(step) => {
+                        let takes = 1 + self.random.below(4_u32);
+                        self.copies.entry(step.partition).or_insert((step, takes));
+                    }
+                    ClusterCommand::CancelMove(step) => {
+                        assert_ne!(self.state.map().node(step.partition), Some(step.to), "a committed move stays");
+                        self.copies.remove(&step.partition);
+                        self.ready.remove(&step.partition);
+                    }
+                    ClusterCommand::StopNode(node) => {
+                        assert!(!self.state.map().partition_counts().contains_key(&node), "{node} serves");
+                        self.stopped.insert(node);
+                        self.log.push_back(ClusterEntry::Leave { node, lost: false });
+                    }
+                }
+            }
+        }
+
+        fn second(&mut self, faults: bool) {
+            self.now += Duration::from_secs(1);
+            let present = self.state.capacities().into_keys().filter(|node| !self.silent.contains(node));
+            for node in present.collect::<Vec<_>>() {
+                self.hear(ClusterEvent::Report { node, report: NodeReport::default() });
+            }
+            if faults && self.random.one_in(20) {
+                self.leader = Coordinator::default();
+            }
+            self.copy(faults);
+            self.hear(ClusterEvent::Tick);
+            let late = if faults { self.random.below(3) } else { 0 };
+            while self.log.len() > late {
+                let entry = self.log.pop_front().unwrap();
+                self.apply(&entry);
+            }
+            self.check();
+        }
+
+        fn copy(&mut self, faults: bool) {
+            let ended: Vec<PartitionMove> =
+                self.copies.values().filter(|(_, left)| *left == 0).map(|(step, _)| *step).collect();
+            self.copies.values_mut().for_each(|(_, left)| *left = left.saturating_sub(1));
+            for step in ended {
+                if self.silent.contains(&step.to) || self.silent.contains(&step.from) {
+                    continue;
+                }
+                if faults && self.random.one_in(8) {
+                    self.copies.remove(&step.partition);
+                    self.hear(ClusterEvent::MoveFailed(step));
+                } else {
+                    self.ready.insert(step.partition);
+                    self.hear(ClusterEvent::MoveReady(step));
+                }
+            }
+        }
+
+        fn apply(&mut self, entry: &ClusterEntry) {
+            let before = self.state.clone();
+            let done = self.state.apply(entry);
+            if let (ClusterEntry::Commit(step), Ok(_)) = (entry, done)
+                && before.map().node(step.partition) != self.state.map().node(step.partition)
+            {
+                self.commits += 1;
+                assert!(self.ready.remove(&step.partition), "a target that is not ready does not serve");
+                self.copies.remove(&step.partition);
+            }
+        }
+
+        fn check(&self) {
+            let mut busy: BTreeMap<NodeId, usize> = BTreeMap::new();
+            for step in self.state.moves() {
+                for node in [step.from, step.to] {
+                    *busy.entry(node).or_default() += 1;
+                }
+                assert_ne!(self.state.nodes()[&step.to].phase, NodePhase::Draining);
+            }
+            // Entries that are late or double may be more than a leader knows of.
+            assert!(busy.values().all(|moves| *moves <= 2 * self.leader.settings.moves_per_node), "{busy:?}");
+        }
+
+        /// Goes on until nothing has happened for longer than anything is put off.
+        fn settle(&mut self) {
+            let mut quiet = 0;
+            for _ in 0..1000 {
+                self.second(false);
+                let is_quiet = self.log.is_empty() && self.state.moves().next().is_none();
+                quiet = if is_quiet { quiet + 1 } else { 0 };
+                if quiet == 12 {
+                    return;
+                }
+            }
+            panic!("it never ends: {:?}", self.state);
+        }
+
+        fn counts(&self) -> Vec<u32> {
+            self.state.map().partition_counts().into_values().collect()
+        }
+    }
+
+    #[test]
+    fn a_pool_that_grows_moves_each_partition_once_and_ends_even() {
+        let mut world = World::new(2, 1);
+        world.join(70);
+        world.join(71);
+        world.settle();
+        assert_eq!(world.counts(), [16; 4]);
+        assert_eq!(world.commits, 32, "half of them, each once");
+        world.settle();
+        assert_eq!(world.commits, 32, "and then nothing");
+    }
+
+    #[test]
+    fn a_drained_node_is_ended_when_it_has_nothing_left_and_nobody_needs_it() {
+        let mut world = World::new(4, 2);
+        world.state.apply(&ClusterEntry::Drain(NodeId(2))).unwrap();
+        world.second(false);
+        assert!(world.stopped.is_empty());
+        world.settle();
+        assert_eq!((world.stopped.iter().copied().collect::<Vec<_>>(), world.counts().len()), (vec![NodeId(2)], 3));
+        let mut coordinator = Coordinator::default();
+        let mut state = World::new(2, 3).state;
+        let third = ClusterEntry::Join { token: 9, address: "".into(), capacity: 0 };
+        state.apply(&third).unwrap();
+        state.apply(&ClusterEntry::Drain(NodeId(3))).unwrap();
+        let report =
+            |pins| ClusterEvent::Report { node: NodeId(3), report: NodeReport { pins, ..NodeReport::default() } };
+        let mut stops = |pins| {
+            coordinator.on(report(pins), &state, Duration::ZERO);
+            coordinator.on(ClusterEvent::Tick, &state, Duration::ZERO).contains(&ClusterCommand::StopNode(NodeId(3)))
+        };
+        assert!(!stops(1) && stops(0), "a mount of its host needs it");
+    }
+
+    #[test]
+    fn a_silent_target_gets_nothing_and_its_moves_are_given_up() {
+        let mut world = World::new(2, 4);
+        let fresh = world.join(70);
+        world.second(false);
+        assert!(world.state.moves().next().is_some());
+        world.silent.insert(fresh);
+        world.settle();
+        assert_eq!((world.state.moves().count(), world.counts().len()), (0, 2), "and it got nothing");
+        world.silent.clear();
+        world.settle();
+        assert_eq!(world.counts(), [22, 21, 21]);
+    }
+
+    #[test]
+    fn pools_become_even_whatever_fails_on_the_way() {
+        for seed in 0..40 {
+            let mut world = World::new(1 + u32::try_from(seed % 4).unwrap(), seed);
+            for token in 100..104 {
+                world.join(token);
+                for _ in 0..15 {
+                    world.second(true);
+                }
+            }
+            let drained = world.random.pick(&[1, 2, 3]);
+            world.state.apply(&ClusterEntry::Drain(NodeId(drained))).unwrap();
+            for _ in 0..20 {
+                world.second(true);
+            }
+            world.settle();
+            let (least, most) = (world.counts().into_iter().min().unwrap(), world.counts().into_iter().max().unwrap());
+            assert!(most - least <= 1 && world.state.moves().count() == 0, "seed {seed}: {:?}", world.counts());
+            assert!(world.stopped.contains(&NodeId(drained)), "seed {seed}");
+        }
+    }
+}
