@@ -13,7 +13,8 @@ use node::{HostWork, HostedBytes, HostedDemotion, Node, sleep_until};
 
 use placement::{FileId, NodeId, PartitionId};
 use wire::{
-    Answer, Body, Command, Extent, ExtentAction, ExtentWrite, HostedAnswer, Lock, Object, Outcome, Refusal, WritePlace,
+    Answer, Body, Command, Extent, ExtentAction, ExtentWrite, HostedAnswer, Lock, Object, Outcome, Refusal,
+    TypedCommand, WritePlace,
 };
 
 impl Client {
@@ -47,11 +48,16 @@ impl Client {
         command: Command,
         mut hosted: HostedAnswer,
     ) -> Outcome<Answer> {
+        let mut retry = RetryState::new(self.router().retry_policy);
         for _ in 0..PLANS_MAX {
             let HostedAnswer { node, file, answer } = hosted;
             let body = Body::Finish { request_id: None, file, command: Box::new(command.clone()), answer };
             match self.query_node(node, body).await {
-                Err(Refusal::Stale(_)) => {}
+                // Most likely its node has just tried to demote it.
+                Err(refusal @ Refusal::Stale(_)) => {
+                    let Some(pause) = retry.pause() else { return Err(refusal) };
+                    sleep_until(node::now() + pause).await;
+                }
                 outcome => return outcome,
             }
             match self.ask_settled(partition, command.clone()).await? {
@@ -133,10 +139,12 @@ impl Client {
                     if !matches!(refusal, Refusal::Busy(_)) {
                         outcome = Err(refusal);
                     }
+                    continue;
                 }
                 Err(refusal) => tracing::debug!(%refusal, ?work, "work of a host is not needed any more"),
                 Ok(()) => done += 1,
             }
+            node.end_host_work(work);
         }
         outcome.map(|()| done)
     }
@@ -147,9 +155,14 @@ impl Client {
                 self.query_node(other, Body::NoteUnused { file }).await?.done()
             }
             HostWork::Settle(file) => self.settle_hosted(node, file).await,
-            HostWork::Release { file, session } => {
-                let deleted = self.mutate(file.partition(), Command::release(file, session, None)).await?;
-                self.purge(deleted).await;
+            HostWork::Release { file, session, .. } => {
+                match self.mutate(file.partition(), Command::release(file, session, None)).await {
+                    Ok(deleted) => self.purge(deleted).await,
+                    // A session may have several opens of a file: a second try might end another
+                    // one.
+                    Err(Refusal::OutcomeUnknown(_)) => {}
+                    Err(refusal) => return Err(refusal),
+                }
                 Ok(())
             }
             HostWork::Unlock { file, owner } => {
@@ -163,29 +176,57 @@ impl Client {
 
     /// Demotes a file whose bytes are at this node, or frees them if the file is gone.
     async fn settle_hosted(&self, node: &Node, file: FileId) -> Outcome<()> {
-        let Some(hosted) = node.hosted_bytes(file) else { return Ok(()) };
         if let Some(HostedDemotion { extent, bytes, times }) = node.begin_demotion(file)? {
-            let demote = Command::demote(file, extent, bytes, times);
-            let demoted = self.mutate(file.partition(), demote).await;
-            node.end_demotion(file, extent, demoted.is_ok());
-            match demoted {
-                Err(Refusal::NotFound(_)) => node.end_hosting(file),
-                // It is open, and its close will be noted.
-                Err(Refusal::Stale(_)) => {}
-                demoted => return demoted,
+            let demote = Command::demote(file, extent, bytes, times).command;
+            let (home, body) = (file.partition(), Body::Meta { request_id: None, command: demote });
+            // Once: the extent cannot be used meanwhile.
+            match self.send_with_id(home, home, &body).await.and_then(Answer::done) {
+                Ok(()) => node.end_demotion(file, true),
+                // It may be done, or be done later, so the extent stays as it is.
+                Err(refusal) if !is_definite(&refusal) => return Err(refusal),
+                // Open, or gone, or done by an earlier try.
+                Err(Refusal::Stale(_) | Refusal::NotFound(_)) => {
+                    let is_done = !self.is_hosted_at(file, extent).await?;
+                    node.end_demotion(file, is_done);
+                }
+                Err(refusal) => {
+                    node.end_demotion(file, false);
+                    return Err(refusal);
+                }
             }
             return Ok(());
         }
-        let is_there = match (self.stat(file).await, hosted) {
-            (Ok(found), HostedBytes::Extent(extent)) => found.extent == Some(extent),
-            (Err(Refusal::NotFound(_)), _) => false,
-            (found, _) => found.map(|_| true)?,
+        let is_there = match node.hosted_bytes(file) {
+            None => return Ok(()),
+            Some(HostedBytes::Extent(extent)) => self.is_hosted_at(file, extent).await?,
+            Some(HostedBytes::Bound(_)) => match self.stat(file).await {
+                Err(Refusal::NotFound(_)) => false,
+                found => found.map(|_| true)?,
+            },
         };
         if !is_there {
             node.end_hosting(file);
         }
         Ok(())
     }
+
+    /// True if a file exists and has this extent, whether or not that can be used now.
+    async fn is_hosted_at(&self, file: FileId, extent: Extent) -> Outcome<bool> {
+        let TypedCommand { command, .. } = Command::stat(file);
+        match self.ask_settled(file.partition(), command).await {
+            Ok(Answer::Hosted(HostedAnswer { answer, .. })) => {
+                Ok(answer.attributes().is_ok_and(|found| found.extent == Some(extent)))
+            }
+            Ok(answer) => Ok(answer.attributes()?.extent == Some(extent)),
+            Err(Refusal::NotFound(_)) => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
+    }
+}
+
+/// True if what was refused was not done, and will not be.
+fn is_definite(refusal: &Refusal) -> bool {
+    !matches!(refusal, Refusal::OutcomeUnknown(_) | Refusal::SessionEnded | Refusal::Unavailable { .. })
 }
 
 /// True if what was refused may be done later.

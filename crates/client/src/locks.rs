@@ -1,15 +1,24 @@
 //! Locks of files. The end of an owner that outlives sessions is noticed by a node of its host:
 //! that node is asked first, if the file is at another one.
 
-use crate::Client;
+use crate::{Client, router::retry::RetryState};
+use node::sleep_until;
 use placement::FileId;
-use wire::{Body, Command, Lock, LockOwner, Object, Outcome, Refusal};
+use wire::{Body, Command, Lock, LockKind, LockOwner, Object, Outcome, Refusal};
 
 impl Client {
     /// A lock that conflicts with this one, if any.
     pub async fn test_lock(&self, file: FileId, lock: Lock) -> Outcome<Option<Lock>> {
-        let lock = self.with_host(file, lock).await?;
-        self.query(file.partition(), Command::test_lock(file, self.session(), lock)).await
+        // Nothing is to be noted.
+        let noted = Lock { kind: LockKind::Unlock, ..lock };
+        let mut retry = RetryState::new(self.router().retry_policy);
+        loop {
+            let lock = Lock { owner: self.with_host(file, noted).await?.owner, ..lock };
+            match self.query(file.partition(), Command::test_lock(file, self.session(), lock)).await {
+                Err(refusal @ Refusal::Stale(_)) => pause(&mut retry, refusal).await?,
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Sets or removes a lock. With `wait` it waits until the lock can be set; dropped before that,
@@ -18,8 +27,21 @@ impl Client {
     /// # Errors
     /// `Unsupported` for the lock of a process that no node of the pool sees.
     pub async fn lock(&self, file: FileId, lock: Lock, wait: bool) -> Outcome<()> {
-        let lock = self.with_host(file, lock).await?;
-        self.mutate(file.partition(), Command::lock(file, lock, wait)).await
+        let mut retry = RetryState::new(self.router().retry_policy);
+        loop {
+            let known = match self.with_host(file, lock).await {
+                Err(refusal @ Refusal::Busy(_)) => {
+                    pause(&mut retry, refusal).await?;
+                    continue;
+                }
+                known => known?,
+            };
+            match self.mutate(file.partition(), Command::lock(file, known, wait)).await {
+                // The file has moved to another node, which does not know the process.
+                Err(refusal @ Refusal::Stale(_)) => pause(&mut retry, refusal).await?,
+                outcome => return outcome,
+            }
+        }
     }
 
     /// The lock with its owner as all nodes know it.
@@ -41,4 +63,11 @@ impl Client {
         let owner = self.query_node(node, Body::NoteLock { file, lock }).await?.lock_owner()?;
         Ok(Lock { owner, ..lock })
     }
+}
+
+/// Waits before the next try; an error if there is none.
+async fn pause(retry: &mut RetryState, refusal: Refusal) -> Outcome<()> {
+    let Some(pause) = retry.pause() else { return Err(refusal) };
+    sleep_until(node::now() + pause).await;
+    Ok(())
 }

@@ -76,7 +76,7 @@ impl ExtentOp {
             }
             Command::Seek { file, offset, to } => Self::Seek { file: *file, offset: *offset, target: *to },
             Command::Change { changes, .. } => Self::Change(*changes),
-            Command::Open { flags, .. } if flags.truncate => {
+            Command::Open { flags, .. } | Command::OpenName { flags, .. } if flags.truncate => {
                 Self::Change(Changes { size: Some(0), ..Changes::default() })
             }
             _ => return None,
@@ -336,7 +336,7 @@ impl Node {
     }
 }
 
-/// True if somebody has read or written an extent since its file got it.
+/// True if somebody has written to an extent since its file got it.
 pub fn is_touched(state: &ExtentState) -> bool {
     state.modified > UNTOUCHED
 }

@@ -73,7 +73,7 @@ impl DepartingPartition<'_> {
 impl Drop for DepartingPartition<'_> {
     fn drop(&mut self) {
         if let Some(partition) = self.partition.take() {
-            self.node.hosted.forget_partition(partition.id());
+            self.node.hosted.take_partition(partition.id());
             self.node.partitions.put(partition);
             self.node.learned.notify_waiters();
         }
@@ -95,7 +95,9 @@ impl Node {
         self.files.fetch_sub(partition.files(), Relaxed);
         self.engine.release(partition.bytes());
         for (file, holder) in partition.lock_holders() {
-            if holder.owner().host() != Some(self.id()) {
+            if holder.owner().host() == Some(self.id()) {
+                self.lock_queue.adopt(holder, file);
+            } else {
                 self.lock_queue.forget(holder, file);
             }
         }
@@ -145,7 +147,14 @@ impl Node {
         if let Some(log) = &self.settings().entry_log {
             log.begin(&partition);
         }
-        self.hosted.forget_partition(id);
+        for (file, hosted) in self.hosted.take_partition(id) {
+            // Its file was removed, or has left the extent, before this node heard of it.
+            if let HostedBytes::Extent(extent) = hosted
+                && partition.extent(file) != Some(extent)
+            {
+                self.extents.free(extent);
+            }
+        }
         self.demotions.extend(partition.hosted_files(self.id()).filter_map(|(file, hosted)| match hosted {
             HostedBytes::Extent(extent) => Some((file, extent)),
             HostedBytes::Bound(_) => None,

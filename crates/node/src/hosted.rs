@@ -26,12 +26,12 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use partition::{HostedBytes, ReplyCache};
 use placement::{FileId, NodeId, PartitionId};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use store::Slot;
 use tokio::sync::Notify;
 use wire::{
-    Answer, Command, Content, Extent, Failure, FoundObject, INLINE_BYTES_MAX, LockOwner, Object, Outcome, RangeContent,
-    Refusal, RequestId, Session, Times, Timestamp,
+    Answer, Command, Content, Extent, FILE_BYTES_MAX, Failure, FoundObject, INLINE_BYTES_MAX, LockOwner, Object,
+    OpenLeaseId, Outcome, RangeContent, Refusal, RequestId, Session, Times, Timestamp,
 };
 
 /// A time before any that an inode can have.
@@ -41,16 +41,36 @@ const NEVER: Timestamp = Timestamp { secs: i64::MIN, nanos: 0 };
 #[derive(Debug, Default)]
 pub struct HostedFiles {
     files: Mutex<HashMap<FileId, HostedBytes>>,
+    /// Demotions whose outcome is not known: their extents stay as they are.
+    demotions: Mutex<HashMap<FileId, HostedDemotion>>,
     /// Replies to changes of extents, by the partition whose numbers they have.
     replies: Mutex<HashMap<PartitionId, ReplyCache>>,
-    work: Mutex<Vec<HostWork>>,
+    work: Mutex<BTreeSet<HostWork>>,
+    /// Owners whose locks are to be released; also while that is under way.
+    unlocking: Mutex<BTreeSet<(LockOwner, FileId)>>,
     /// Notified when there is more work.
     added: Notify,
 }
 
-/// Work that needs other nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Work that needs other nodes, in the order in which it is done: each thing once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostWork {
+    /// Release all locks of an owner that has ended.
+    Unlock {
+        /// The file.
+        file: FileId,
+        /// The owner.
+        owner: LockOwner,
+    },
+    /// Close a file whose open lease has ended.
+    Release {
+        /// The file.
+        file: FileId,
+        /// The session that has it open.
+        session: Session,
+        /// The lease.
+        lease: OpenLeaseId,
+    },
     /// Tell the node that has the bytes of a file that nobody has the file open any more.
     NoteUnused {
         /// That node.
@@ -60,25 +80,11 @@ pub enum HostWork {
     },
     /// Find out whether a file of this host is still there, and demote it if it is small.
     Settle(FileId),
-    /// Close a file whose open lease has ended.
-    Release {
-        /// The file.
-        file: FileId,
-        /// The session that has it open.
-        session: Session,
-    },
-    /// Release all locks of an owner that has ended.
-    Unlock {
-        /// The file.
-        file: FileId,
-        /// The owner.
-        owner: LockOwner,
-    },
 }
 
 /// The bytes of a small file that is to be demoted by the node of its inode. Until
 /// [`Node::end_demotion`] nobody can pin the extent.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HostedDemotion {
     /// Its extent.
     pub extent: Extent,
@@ -125,9 +131,14 @@ impl HostedFiles {
         self.push_all(due);
     }
 
-    /// Forgets the files of a partition that is served here.
-    pub fn forget_partition(&self, partition: PartitionId) {
-        self.files.lock().retain(|file, _| file.partition() != partition);
+    /// Takes the files of a partition that is served here.
+    pub fn take_partition(&self, partition: PartitionId) -> Vec<(FileId, HostedBytes)> {
+        self.files.lock().extract_if(|file, _| file.partition() == partition).collect()
+    }
+
+    /// True if the locks of an owner on a file are being released.
+    pub fn is_unlocking(&self, owner: LockOwner, file: FileId) -> bool {
+        self.unlocking.lock().contains(&(owner, file))
     }
 
     /// The reply to this change of a file, if it was executed before.
@@ -149,7 +160,14 @@ impl HostedFiles {
     }
 
     fn push_all(&self, work: impl IntoIterator<Item = HostWork>) {
-        self.work.lock().extend(work);
+        let mut waiting = self.work.lock();
+        for work in work {
+            if let HostWork::Unlock { file, owner } = work {
+                self.unlocking.lock().insert((owner, file));
+            }
+            waiting.insert(work);
+        }
+        drop(waiting);
         self.added.notify_one();
     }
 
@@ -171,13 +189,20 @@ impl Node {
     }
 
     /// Takes the work that needs other nodes.
-    pub fn take_host_work(&self) -> Vec<HostWork> {
-        std::mem::take(&mut *self.hosted.work.lock())
+    pub fn take_host_work(&self) -> impl Iterator<Item = HostWork> + use<> {
+        std::mem::take(&mut *self.hosted.work.lock()).into_iter()
     }
 
     /// Returns work that could not be done yet, without a notice.
     pub fn put_back_host_work(&self, work: HostWork) {
-        self.hosted.work.lock().push(work);
+        self.hosted.work.lock().insert(work);
+    }
+
+    /// Notes that work is done, or is not needed any more.
+    pub fn end_host_work(&self, work: HostWork) {
+        if let HostWork::Unlock { file, owner } = work {
+            self.hosted.unlocking.lock().remove(&(owner, file));
+        }
     }
 
     /// The bytes of a file of this host whose inode is elsewhere.
@@ -197,9 +222,13 @@ impl Node {
         }
     }
 
-    /// Begins to demote a file of this host whose inode is elsewhere. `None` if it is too large;
-    /// [`Refusal::Busy`] if its extent is in use.
+    /// Begins to demote a file of this host whose inode is elsewhere; again, with the same bytes,
+    /// if the outcome of an earlier try is not known. `None` if it is too large; [`Refusal::Busy`]
+    /// if its extent is in use.
     pub fn begin_demotion(&self, file: FileId) -> Outcome<Option<HostedDemotion>> {
+        if let Some(begun) = self.hosted.demotions.lock().get(&file) {
+            return Ok(Some(begun.clone()));
+        }
         let Some(extent) = self.hosted.extent(file) else { return Ok(None) };
         let busy = Refusal::Busy(Object::File(file));
         if !self.extents.end_unpinned(extent) {
@@ -211,10 +240,19 @@ impl Node {
         } else {
             Err(busy)
         };
-        if !matches!(begun, Ok(Some(_))) {
-            self.extents.revive(extent);
+        match &begun {
+            Ok(Some(begun)) => drop(self.hosted.demotions.lock().insert(file, begun.clone())),
+            _ => self.thaw(file, extent),
         }
         begun
+    }
+
+    /// Lets an extent be used again, unless its file is gone by now.
+    fn thaw(&self, file: FileId, extent: Extent) {
+        self.extents.revive(extent);
+        if self.local_extent(file) != Some(extent) {
+            self.extents.free(extent);
+        }
     }
 
     fn read_small(&self, file: FileId, extent: Extent) -> Outcome<Option<HostedDemotion>> {
@@ -232,12 +270,13 @@ impl Node {
     }
 
     /// Ends a demotion: the bytes are with the inode now, or stay in the extent.
-    pub fn end_demotion(&self, file: FileId, extent: Extent, is_done: bool) {
+    pub fn end_demotion(&self, file: FileId, is_done: bool) {
+        let Some(HostedDemotion { extent, .. }) = self.hosted.demotions.lock().remove(&file) else { return };
         if is_done {
             self.hosted.files.lock().remove(&file);
             self.extents.return_to_stock(extent);
         } else {
-            self.extents.revive(extent);
+            self.thaw(file, extent);
         }
     }
 
@@ -267,6 +306,11 @@ impl Node {
         let Some(extent) = extent_of(answer) else { return Ok(self.read_bound(*file, command, answer.clone())) };
         if self.local_extent(*file) != Some(extent) {
             return stale();
+        }
+        if let Command::Allocate { offset, length, .. } = command
+            && offset.checked_add(*length).is_none_or(|end| end > FILE_BYTES_MAX)
+        {
+            return Ok(Err(Refusal::TooLarge { object: Object::File(*file), limit: FILE_BYTES_MAX }));
         }
         let Some(pin) = ExtentSlots::pin(&*self.extents, extent) else { return stale() };
         // Changes of one extent wait for each other, so that a resent one is done once.
@@ -331,18 +375,21 @@ impl Node {
 
     /// Reads bytes of a bound file of this host.
     fn read_bound(&self, file: FileId, command: &Command, answer: Answer) -> Outcome<Answer> {
-        let is_hosted = match content_of(&answer) {
-            Some(Content::Bound(host)) => self
-                .hosted
-                .get(file)
-                .is_some_and(|hosted| matches!(hosted, HostedBytes::Bound(known) if known == *host)),
-            _ => false,
+        let (Some(HostedBytes::Bound(known)), Some(read)) = (self.hosted.get(file), ReadRange::of(command)) else {
+            return Err(Refusal::Stale(Object::File(file)));
         };
-        if is_hosted {
-            self.fill_bytes(answer, ReadRange::of(command), None)
-        } else {
-            Err(Refusal::Stale(Object::File(file)))
+        let mut answer = answer;
+        let (Answer::Content(RangeContent { length, content: Content::Bound(host) })
+        | Answer::Object(FoundObject { length, content: Content::Bound(host), .. })) = &mut answer
+        else {
+            return Err(Refusal::Stale(Object::File(file)));
+        };
+        if *host != known {
+            return Err(Refusal::Stale(Object::File(file)));
         }
+        let (ReadRange::File(_, offset) | ReadRange::Object(offset)) = read;
+        *length = u32::try_from(known.size.saturating_sub(offset)).unwrap_or(u32::MAX).min(*length);
+        self.fill_bytes(answer, Some(read), None)
     }
 
     /// The node of another host that has these bytes.

@@ -26,7 +26,7 @@ use std::{
 };
 use tokio::sync::Notify;
 use wire::{
-    Answer, Command, Failure, Lock, LockKind, LockOwner, LockStyle, Object, Outcome, Refusal, RequestId, Session,
+    Answer, Body, Command, Failure, Lock, LockKind, LockOwner, LockStyle, Object, Outcome, Refusal, RequestId, Session,
 };
 
 /// Interval at which a waiter checks whether the process or open that holds the lock still exists.
@@ -141,6 +141,9 @@ impl Node {
         let command = Command::Lock { file, lock, wait };
         let mut call = CommandCall::with_id(request_id, partition, command);
         let outcome = self.try_execute(&mut call).map_err(LockBlocked::Full)?;
+        if let (Err(Refusal::Moved(_)), Some(command)) = (&outcome, call.command.take()) {
+            self.note_moved_lock(&Body::Meta { request_id: None, command });
+        }
         let lost = self.update_holder(request);
         if outcome.is_ok() || lost {
             self.lock_queue.wake(|waiter| waiter.request.file == file);
@@ -202,7 +205,7 @@ impl Node {
     /// Notes whether the holder has locks on the file now; true if it had some and now has none.
     fn update_holder(&self, request: &LockRequest) -> bool {
         let partition = || self.partitions.lock(request.partition);
-        let holds = || partition().is_some_and(|held| held.has_locks(request.holder(), request.file));
+        let holds = || partition().map(|held| held.has_locks(request.holder(), request.file));
         self.lock_queue.update_holder(request, holds)
     }
 }
@@ -234,11 +237,16 @@ impl LockQueue {
     }
 
     /// Calls `holds` under the lock, so that of two concurrent calls the later has the truth.
-    fn update_holder(&self, request: &LockRequest, holds: impl FnOnce() -> bool) -> bool {
+    /// It returns nothing if the partition has moved; then the hand-over has seen to that.
+    fn update_holder(&self, request: &LockRequest, holds: impl FnOnce() -> Option<bool>) -> bool {
         let (holder, mut state) = (request.holder(), self.state.lock());
-        if holds() {
-            state.holders.entry(holder).or_default().insert(request.file);
-            return false;
+        match holds() {
+            None => return false,
+            Some(true) => {
+                state.holders.entry(holder).or_default().insert(request.file);
+                return false;
+            }
+            Some(false) => {}
         }
         let Some(files) = state.holders.get_mut(&holder) else { return false };
         let lost = files.remove(&request.file);
@@ -253,7 +261,8 @@ impl LockQueue {
         self.state.lock().holders.get(&holder).into_iter().flatten().copied().collect()
     }
 
-    /// Records that a holder has a lock on this file, whose partition has just come to this node.
+    /// Records that a holder may have a lock on this file, whose partition has just come to this
+    /// node, or is at another one.
     pub fn adopt(&self, holder: Holder, file: FileId) {
         self.state.lock().holders.entry(holder).or_default().insert(file);
     }

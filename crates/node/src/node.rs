@@ -169,7 +169,10 @@ impl Node {
         if of_partition {
             match self.check_entry(partition, epoch) {
                 EntryCheck::Serve => {}
-                EntryCheck::Refuse(refusal) => return ReplyFuture::ready(Err(Failure::Refused(refusal))),
+                EntryCheck::Refuse(refusal) => {
+                    self.note_moved_lock(&body);
+                    return ReplyFuture::ready(Err(Failure::Refused(refusal)));
+                }
                 EntryCheck::Wait => return self.wait_for_entry(Request { epoch, session, skip_ack, partition, body }),
             }
         }
@@ -194,7 +197,10 @@ impl Node {
             }
             Body::Stripe { file, stripe, action } => self.execute_stripe(session, StripeKey { file, stripe }, action),
             Body::ProbeLease { lease } => ReplyFuture::ready(Ok(Answer::LeaseStatus(self.probe_lease(lease)))),
-            Body::EndSession { session } => self.close_session(session),
+            Body::EndSession { session } => match self.check_session(session) {
+                Ok(()) => self.close_session(session),
+                Err(refusal) => ReplyFuture::ready(Err(Failure::Refused(refusal))),
+            },
             Body::FindLeases { device, inode, after } => {
                 ReplyFuture::ready(Ok(Answer::OpenLeases(self.find_leases((device, inode), after))))
             }
@@ -283,7 +289,8 @@ impl Node {
             {
                 Err(Refusal::invalid(Object::Pool, "a session was named that this node has not given"))
             }
-            (NodeId(0), _) => {
+            // Sessions of count 0 are those of nodes: opens and locks of programs of their hosts.
+            (NodeId(0), _) | (_, 0) => {
                 Err(Refusal::invalid(Object::Pool, "a session was named that no node gives: begin with 0"))
             }
             _ => Ok(()),
@@ -292,6 +299,15 @@ impl Node {
 
     pub(crate) fn execute(self: &Arc<Self>, call: CommandCall) -> ReplyFuture {
         match call.command {
+            Some(Command::Lock { file, lock, .. } | Command::TestLock { file, lock, .. })
+                if self.is_unknown_process(lock.owner) =>
+            {
+                ReplyFuture::ready(Err(Failure::Refused(Refusal::Stale(Object::File(file)))))
+            }
+            // It came from another node, and the partition has come here meanwhile.
+            Some(Command::Demote { file, extent, .. }) if extent.node == self.id() => {
+                ReplyFuture::ready(Err(Failure::Refused(Refusal::Stale(Object::File(file)))))
+            }
             Some(Command::Lock { .. }) => self.lock(&call),
             Some(Command::CloseSession { session }) => {
                 self.session_index.add_ended(session);
@@ -323,6 +339,10 @@ impl Node {
                     outcome.map_err(Failure::Refused)
                 }),
             },
+            // Nobody can use the extent meanwhile.
+            Err(_) if matches!(call.command, Some(Command::Demote { .. })) => {
+                ReplyFuture::ready(Err(Failure::Refused(Refusal::Busy(Object::Pool))))
+            }
             Err(_) => self.execute_deferred(call, None),
         }
     }

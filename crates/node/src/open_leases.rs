@@ -246,11 +246,8 @@ impl Node {
                 self.open_leases.pending_deletes.lock().push(deleted);
                 self.open_leases.delete_added.notify_one();
             }
-            LeaseStatus::EndedRemote { file, session, locked } => {
-                if locked {
-                    self.unlock(LockOwner::Open(lease), file);
-                }
-                self.hosted.push(HostWork::Release { file, session });
+            LeaseStatus::EndedRemote { file, session, .. } => {
+                self.hosted.push(HostWork::Release { file, session, lease });
             }
         }
         true
@@ -292,12 +289,13 @@ impl Node {
             return LeaseStatus::Ended { deleted: None };
         };
         if !self.partitions.serves(file.partition()) {
+            // Whoever asks may end before it has told the other node.
             let locked = self.has_locks(LockOwner::Open(lease));
+            self.unlock_open(lease, file);
             if Session::of_node(self.id()) != Some(session) {
                 return LeaseStatus::EndedRemote { file, session, locked };
             }
-            self.unlock_open(lease, file);
-            self.hosted.push(HostWork::Release { file, session });
+            self.hosted.push(HostWork::Release { file, session, lease });
             return LeaseStatus::Ended { deleted: None };
         }
         self.unlock_open(lease, file);
@@ -356,7 +354,11 @@ impl Node {
             if Some(file.partition()) != partition && here(file) {
                 continue; // detached when the session ends there
             }
-            if self.is_lease_open(lease) && (!here(file) || self.release_open(file, session, Some(detached)).is_ok()) {
+            let is_open = self.is_lease_open(lease);
+            if is_open && !here(file) {
+                continue; // the node of its inode closes the file with the session
+            }
+            if is_open && self.release_open(file, session, Some(detached)).is_ok() {
                 self.open_leases.transfer(lease, detached);
             } else {
                 self.open_leases.take(lease); // the file is closed with the session

@@ -11,7 +11,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{collections::HashMap, os::fd::OwnedFd};
-use wire::{Command, Lock, LockKind, LockOwner, Object, OpenLeaseId, Outcome, Refusal, Session};
+use wire::{Body, Command, Lock, LockKind, LockOwner, Object, OpenLeaseId, Outcome, Refusal, Session};
 
 /// Processes that may have locks: a pidfd for each process id.
 #[derive(Debug, Default)]
@@ -62,8 +62,26 @@ impl Node {
         Ok(())
     }
 
+    /// True for the process that asks, of the host of another node: only that node knows which one
+    /// it is, and must be asked first.
+    pub(crate) fn is_unknown_process(&self, owner: LockOwner) -> bool {
+        matches!(owner, LockOwner::Process { node, process: 0 } if node != self.id())
+    }
+
+    /// Notes the lock of a request that is refused because its partition has moved: the client
+    /// sends it to another node.
+    pub(crate) fn note_moved_lock(&self, body: &Body) {
+        if let Body::Meta { command: Command::Lock { file, lock, .. }, .. } = body
+            && lock.owner.host() == Some(self.id())
+            && let Err(refusal) = self.note_lock(*file, *lock)
+        {
+            tracing::debug!(%refusal, "the owner of a lock that has moved is not watched");
+        }
+    }
+
     /// Notes a lock that is about to be set at another node, so that it ends with its owner.
-    /// Returns the owner. Refused for an owner that does not exist on this host.
+    /// Returns the owner. Refused for an owner that does not exist on this host, and as
+    /// busy while earlier locks of the owner are released.
     pub(crate) fn note_lock(&self, file: FileId, lock: Lock) -> Outcome<LockOwner> {
         if lock.owner.host() != Some(self.id()) {
             return Err(Refusal::invalid(Object::File(file), "the owner of a lock is of the host of another node"));
@@ -71,7 +89,13 @@ impl Node {
         self.watch(file, &lock)?;
         if lock.kind != LockKind::Unlock {
             if self.is_dead(lock.owner) {
-                return Err(Refusal::Stale(Object::File(file)));
+                return Err(Refusal::Unsupported {
+                    object: Object::File(file),
+                    what: "a lock of a process or an open that has ended".into(),
+                });
+            }
+            if self.hosted.is_unlocking(lock.owner, file) {
+                return Err(Refusal::Busy(Object::File(file)));
             }
             self.lock_queue.adopt(Holder::new(Session::NONE, lock.owner), file);
         }

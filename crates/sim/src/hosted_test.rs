@@ -29,9 +29,9 @@ use store::Engine;
 use test_support::Random;
 use vfs::{Handle, Vfs};
 use wire::{
-    AllocateMode, Answer, Body, ChangedFile, Changes, Command, Content, Failure, HostFile, Kind, Lock, LockKind,
-    LockOwner, LockStyle, OpenFlags, PLACEMENT, RangeContent, Refusal, Request, RequestId, SeekTo, TimeChange,
-    Timestamp, XattrMode,
+    AllocateMode, Answer, Body, ChangedFile, Changes, Command, Content, ExtentRequest, Failure, HostFile, HostedAnswer,
+    Kind, Lock, LockKind, LockOwner, LockStyle, Name, OpenFlags, PLACEMENT, RangeContent, Refusal, Request, RequestId,
+    SeekTo, Session, TimeChange, Timestamp, XattrMode,
 };
 
 const OPEN: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
@@ -316,6 +316,90 @@ async fn a_lock_of_a_process_stays_its_own_when_the_partition_moves_and_ends_wit
     }
     let gone = client.lock(one, lock(theirs, LockKind::Write), false).await;
     assert!(matches!(gone, Err(Refusal::Unsupported { .. } | Refusal::Stale(_))), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_lock_that_is_sent_to_the_node_that_a_partition_has_left_has_its_owner_at_the_next() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let file = vfs.write_file(b"f", b"x").await.unwrap().file;
+    hand_on(&pool, file.partition()).await.unwrap();
+    // This client still knows the first node alone as the one to ask.
+    vfs.client().lock(file, lock(LockOwner::THIS_PROCESS, LockKind::Write), false).await.unwrap();
+    let other = pool.client().await;
+    let found = other.client().test_lock(file, lock(LockOwner::Session(1), LockKind::Read)).await.unwrap();
+    let process = std::process::id();
+    assert_eq!(found.map(|found| found.owner), Some(LockOwner::Process { node: NodeId(1), process }));
+    let own = other.client().test_lock(file, lock(LockOwner::THIS_PROCESS, LockKind::Write)).await;
+    assert_eq!(own, Ok(None), "it is of the same process");
+}
+
+#[tokio::test]
+async fn a_new_lock_waits_until_the_earlier_ones_of_its_owner_are_released() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let program = vfs.create_for_program(FileId::ROOT, b"f", 0o644, OWNER, OPEN).await.unwrap();
+    let file = program.attributes.file;
+    let mine = lock(LockOwner::THIS_PROCESS, LockKind::Write);
+    vfs.client().lock(file, mine, false).await.unwrap();
+    hand_on(&pool, file.partition()).await.unwrap();
+    vfs.client().lock(file, mine, false).await.unwrap();
+    pool.nodes()[0].unlock_on_close(std::process::id(), program.lease.id);
+    let again = vfs.client().lock(file, mine, false).await;
+    assert!(matches!(again, Err(Refusal::Busy(_))), "{again:?}");
+    do_host_work(&pool, &vfs).await;
+    vfs.client().lock(file, mine, false).await.unwrap();
+    do_host_work(&pool, &vfs).await;
+    let other = lock(LockOwner::Session(1), LockKind::Read);
+    assert!(vfs.client().test_lock(file, other).await.unwrap().is_some(), "the later lock stays");
+}
+
+#[tokio::test]
+async fn an_open_by_name_truncates_an_extent_of_another_node() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let (file, handle) = moved_file(&pool, &vfs, b"bytes").await;
+    let (session, partition) = (pool.client().await.client().session(), file.partition());
+    let flags = OpenFlags { truncate: true, ..OpenFlags::WRITE };
+    let name = Name::new(b"f").unwrap();
+    let command = Command::OpenName { parent: FileId::ROOT, name, flags, extent: ExtentRequest::None };
+    let send = |node: usize, epoch, body| {
+        pool.nodes()[node].handle(Request { epoch, session, skip_ack: false, partition, body })
+    };
+    let request_id = |number| Some(RequestId { session, number, settled: number });
+    let epoch = pool.nodes()[1].served_epoch(partition).unwrap();
+    let opened = send(1, epoch, Body::Meta { request_id: request_id(500), command: command.clone() }).await;
+    let Ok(Answer::Hosted(HostedAnswer { node: NodeId(1), answer, .. })) = opened else { panic!("{opened:?}") };
+    let finish = Body::Finish { request_id: request_id(501), file, command: Box::new(command), answer };
+    assert!(matches!(send(0, Epoch::FIRST, finish).await, Ok(Answer::Opened(_))));
+    assert_eq!(vfs.stat(file).await.unwrap().size, 0);
+    vfs.close(handle).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_was_removed_while_its_partition_was_away_leaves_nothing() {
+    let (pool, _) = arenas(0);
+    let vfs = pool.client().await;
+    let (file, handle) = moved_file(&pool, &vfs, b"bytes").await;
+    vfs.unlink(FileId::ROOT, b"f").await.unwrap();
+    vfs.close(handle).await.unwrap();
+    hand_on(&pool, file.partition()).await.unwrap();
+    assert_eq!((server(&pool, file.partition()).id(), pool.nodes()[0].usage().used), (NodeId(1), 0));
+    do_host_work(&pool, &vfs).await;
+}
+
+#[tokio::test]
+async fn the_session_of_a_node_is_nobody_elses() {
+    let (pool, _) = arenas(0);
+    let session = Session::of_node(NodeId(1)).unwrap();
+    for body in [Body::Hello, Body::EndSession { session }] {
+        let partition = FileId::ROOT.partition();
+        let request = Request { epoch: Epoch::FIRST, session, skip_ack: false, partition, body };
+        for node in pool.nodes() {
+            let refused = node.handle(request.clone()).await;
+            assert!(matches!(refused, Err(Failure::Refused(Refusal::Invalid { .. }))), "{refused:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -277,6 +277,11 @@ pub async fn call_until_answered(
             Err(failure) => failure,
         };
         match retry.on(failure, || Object::Pool) {
+            RetryDecision::Refuse(Refusal::SessionEnded)
+                if retry.is_lost() && request().body.request_id().is_some() =>
+            {
+                return Err(Refusal::OutcomeUnknown(request_object(&request().body)));
+            }
             RetryDecision::Refuse(refusal) => return Err(refusal),
             // No request of this kind is about a partition.
             RetryDecision::Learn(moved) => return Err(Refusal::Moved(moved)),
