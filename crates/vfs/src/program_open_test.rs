@@ -225,7 +225,7 @@ fn which_open_a_descriptor_is_of_is_told_by_the_marks_that_live_on_its_file() {
     assert_eq!(found_leases(&vfs, &another.descriptor), [another.lease.id]);
     drop(more);
     assert_eq!(found_leases(&vfs, &first.descriptor), [first.lease.id], "those that ended are none");
-    assert!(matches!(now(vfs.find_leases(placement::NodeId(9), (0, 0))), Err(Refusal::Invalid { .. })));
+    assert!(matches!(now(vfs.find_leases(placement::NodeId(9), (0, 0))), Err(Refusal::Unavailable { .. })));
 }
 
 #[test]
