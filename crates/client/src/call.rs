@@ -11,7 +11,6 @@ use crate::{
     session::SESSIONS_MAX,
 };
 use futures_util::future::Either;
-use node::sleep_until;
 use placement::{FileId, Layout, NodeId, PartitionId, StripeNo};
 use std::{future::Future, sync::Arc};
 use wire::{
@@ -134,10 +133,7 @@ impl Client {
         loop {
             match outcome {
                 Err(Refusal::LockedByIntent { intent }) => self.resolve_conflict(intent, partition, &conflicts).await?,
-                Err(Refusal::Busy(_)) => {
-                    let Some(pause) = retry.pause() else { return outcome };
-                    sleep_until(node::now() + pause).await;
-                }
+                Err(refusal @ Refusal::Busy(_)) => retry.pause_after(refusal).await?,
                 outcome => return outcome,
             }
             outcome = self.send_with_id(home, partition, body).await;
@@ -152,12 +148,10 @@ impl Client {
         let (home, body) = Route::ById.body(partition, command);
         let mut retry = RetryState::new(self.router().retry_policy);
         loop {
-            let outcome = self.send_with_id(home, partition, &body).await;
-            if !matches!(outcome, Err(Refusal::Busy(_))) {
-                return take(outcome?);
+            match self.send_with_id(home, partition, &body).await {
+                Err(refusal @ Refusal::Busy(_)) => retry.pause_after(refusal).await?,
+                outcome => return take(outcome?),
             }
-            let Some(pause) = retry.pause() else { return take(outcome?) };
-            sleep_until(node::now() + pause).await;
         }
     }
 
@@ -237,11 +231,7 @@ impl Client {
 
 /// The command in a body that [`Route::body`] has made.
 pub fn command_of(body: &Body) -> &Command {
-    match body {
-        Body::Meta { command, .. } => command,
-        Body::Walk { action: Some(then), .. } => &then.command,
-        other => unreachable!("no command is in {other:?}"),
-    }
+    body.command().expect("a route's body has a command")
 }
 
 /// Like [`command_of`].

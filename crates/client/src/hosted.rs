@@ -9,8 +9,7 @@ use crate::{
     session::SESSIONS_MAX,
 };
 use bytes::Bytes;
-use node::{HostWork, HostedBytes, HostedDemotion, Node, sleep_until};
-
+use node::{HostWork, HostedBytes, HostedDemotion, Node};
 use placement::{FileId, NodeId, PartitionId};
 use wire::{
     Answer, Body, Command, Extent, ExtentAction, ExtentWrite, HostedAnswer, Lock, Object, Outcome, Refusal,
@@ -54,10 +53,7 @@ impl Client {
             let body = Body::Finish { request_id: None, file, command: Box::new(command.clone()), answer };
             match self.query_node(node, body).await {
                 // Most likely its node has just tried to demote it.
-                Err(refusal @ Refusal::Stale(_)) => {
-                    let Some(pause) = retry.pause() else { return Err(refusal) };
-                    sleep_until(node::now() + pause).await;
-                }
+                Err(refusal @ Refusal::Stale(_)) => retry.pause_after(refusal).await?,
                 outcome => return outcome,
             }
             match self.ask_settled(partition, command.clone()).await? {
@@ -86,8 +82,9 @@ impl Client {
             match (self.mutate_at_host(node, file, &finish).await, opened) {
                 (Err(refusal @ Refusal::Stale(_)), _) => {
                     // Most likely its node has just tried to demote it.
-                    let Some(pause) = retry.pause() else { return self.undo_open(opened, file, refusal) };
-                    sleep_until(node::now() + pause).await;
+                    if let Err(refusal) = retry.pause_after(refusal).await {
+                        return self.undo_open(opened, file, refusal);
+                    }
                 }
                 (Err(refusal), true) => return self.undo_open(opened, file, refusal),
                 (outcome, _) => return outcome,

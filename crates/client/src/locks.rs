@@ -2,7 +2,6 @@
 //! that node is asked first, if the file is at another one.
 
 use crate::{Client, router::retry::RetryState};
-use node::sleep_until;
 use placement::FileId;
 use wire::{Body, Command, Lock, LockKind, LockOwner, Object, Outcome, Refusal};
 
@@ -15,7 +14,7 @@ impl Client {
         loop {
             let lock = Lock { owner: self.with_host(file, noted).await?.owner, ..lock };
             match self.query(file.partition(), Command::test_lock(file, self.session(), lock)).await {
-                Err(refusal @ Refusal::Stale(_)) => pause(&mut retry, refusal).await?,
+                Err(refusal @ Refusal::Stale(_)) => retry.pause_after(refusal).await?,
                 outcome => return outcome,
             }
         }
@@ -31,14 +30,14 @@ impl Client {
         loop {
             let known = match self.with_host(file, lock).await {
                 Err(refusal @ Refusal::Busy(_)) => {
-                    pause(&mut retry, refusal).await?;
+                    retry.pause_after(refusal).await?;
                     continue;
                 }
                 known => known?,
             };
             match self.mutate(file.partition(), Command::lock(file, known, wait)).await {
                 // The file has moved to another node, which does not know the process.
-                Err(refusal @ Refusal::Stale(_)) => pause(&mut retry, refusal).await?,
+                Err(refusal @ Refusal::Stale(_)) => retry.pause_after(refusal).await?,
                 outcome => return outcome,
             }
         }
@@ -63,11 +62,4 @@ impl Client {
         let owner = self.query_node(node, Body::NoteLock { file, lock }).await?.lock_owner()?;
         Ok(Lock { owner, ..lock })
     }
-}
-
-/// Waits before the next try; an error if there is none.
-async fn pause(retry: &mut RetryState, refusal: Refusal) -> Outcome<()> {
-    let Some(pause) = retry.pause() else { return Err(refusal) };
-    sleep_until(node::now() + pause).await;
-    Ok(())
 }

@@ -35,11 +35,11 @@ pub struct ClusterState {
 /// A node as the managers know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterNode {
-    /// How it is reached.
+    /// Its address.
     pub address: Arc<str>,
     /// Its memory for the pool, bytes.
     pub capacity: u64,
-    /// Whether it takes new partitions.
+    /// The phase of its life.
     pub phase: NodePhase,
     /// The number by which it asked to join: who asks twice joins once.
     token: u64,
@@ -63,7 +63,7 @@ pub enum ClusterEntry {
     Join {
         /// A number that the node has drawn.
         token: u64,
-        /// How it is reached.
+        /// Its address.
         address: Arc<str>,
         /// Its memory for the pool, bytes.
         capacity: u64,
@@ -96,7 +96,7 @@ pub enum ClusterAnswer {
     Done,
 }
 
-/// Why an entry changes nothing.
+/// The reason for which an entry changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterRefusal {
     /// The pool has no such node now.

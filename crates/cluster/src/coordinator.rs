@@ -36,10 +36,10 @@ impl Default for CoordinatorSettings {
     }
 }
 
-/// What a node reports of itself, once a second.
+/// A report of a node about itself, made once a second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeReport {
-    /// What its partitions hold; those that are not named hold nothing.
+    /// The load of each of its partitions; those that are not named hold nothing.
     pub loads: BTreeMap<PartitionId, PartitionLoad>,
     /// Files, mounts and programs of its host that need the node, whatever it serves.
     pub pins: u32,

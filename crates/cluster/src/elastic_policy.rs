@@ -15,7 +15,7 @@ const HOLD: Duration = Duration::from_secs(45);
 
 /// The usage of a pool at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeUsage<'a> {
+pub struct MemoryUse<'a> {
     /// Used memory, bytes.
     pub used: u64,
     /// The capacity of each node, bytes.
@@ -52,7 +52,7 @@ pub enum ScaleDecision {
     Stay(StayReason),
 }
 
-/// Why nodes are neither added nor removed.
+/// The reason for which nodes are neither added nor removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StayReason {
     /// No rule applies.
@@ -93,7 +93,7 @@ impl ElasticPolicy {
 
     /// Decides at the time `now`, counted from any moment. `initial` is the number of nodes that
     /// the pool was started with. Called once a second, but not while nodes come or go.
-    pub fn decide(&mut self, usage: NodeUsage<'_>, initial: u32, limits: NodeLimits, now: Duration) -> ScaleDecision {
+    pub fn decide(&mut self, usage: MemoryUse<'_>, initial: u32, limits: NodeLimits, now: Duration) -> ScaleDecision {
         let nodes = u32::try_from(usage.capacities.len()).unwrap_or(u32::MAX);
         if let Some(rule) = self.rules.0.filter(|rule| usage.is_above(rule.percent)) {
             self.low_since = None;
@@ -136,7 +136,7 @@ impl ElasticPolicy {
     }
 }
 
-impl NodeUsage<'_> {
+impl MemoryUse<'_> {
     fn capacity(&self) -> u128 {
         self.capacities.iter().map(|capacity| u128::from(*capacity)).sum()
     }
@@ -158,7 +158,7 @@ impl NodeUsage<'_> {
         let mut capacities = self.capacities.to_vec();
         capacities.sort_unstable();
         capacities.truncate(capacities.len().saturating_sub(removed as usize));
-        NodeUsage { used: self.used, capacities: &capacities }.is_below(percent)
+        MemoryUse { used: self.used, capacities: &capacities }.is_below(percent)
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
 
     fn decide(policy: &mut ElasticPolicy, used: u64, nodes: usize, seconds: u64) -> ScaleDecision {
         let capacities = vec![100; nodes];
-        policy.decide(NodeUsage { used, capacities: &capacities }, 4, LIMITS, at(seconds))
+        policy.decide(MemoryUse { used, capacities: &capacities }, 4, LIMITS, at(seconds))
     }
 
     #[test]
@@ -244,9 +244,9 @@ mod tests {
         assert_eq!(removes(590, 8), ScaleDecision::Remove { nodes: 1, percent: 73 }, "two would be too many");
         assert_eq!(removes(10, 1), ScaleDecision::Stay(StayReason::AtMinimum));
         let mut uneven = policy("cso+csi").with_hold(Duration::ZERO);
-        let usage = NodeUsage { used: 160, capacities: &[100, 100, 400] };
+        let usage = MemoryUse { used: 160, capacities: &[100, 100, 400] };
         assert_eq!(uneven.decide(usage, 3, LIMITS, at(0)), ScaleDecision::Remove { nodes: 1, percent: 26 });
-        let usage = NodeUsage { used: 195, capacities: &[100, 100, 400] };
+        let usage = MemoryUse { used: 195, capacities: &[100, 100, 400] };
         assert_eq!(uneven.decide(usage, 3, LIMITS, at(0)), ScaleDecision::Stay(StayReason::WouldNotFit));
     }
 
@@ -261,7 +261,7 @@ mod tests {
                 let mut decisions = Vec::new();
                 for second in 0..1000 {
                     let capacities = vec![100; nodes];
-                    match policy.decide(NodeUsage { used, capacities: &capacities }, initial, LIMITS, at(second)) {
+                    match policy.decide(MemoryUse { used, capacities: &capacities }, initial, LIMITS, at(second)) {
                         ScaleDecision::Add { nodes: more, .. } => {
                             nodes += more as usize;
                             decisions.push('+');

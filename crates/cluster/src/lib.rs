@@ -31,7 +31,7 @@ mod shares;
 
 pub use cluster_state::{ClusterAnswer, ClusterEntry, ClusterNode, ClusterRefusal, ClusterState, NodePhase};
 pub use coordinator::{ClusterCommand, ClusterEvent, Coordinator, CoordinatorSettings, NodeReport};
-pub use elastic_policy::{ElasticPolicy, NodeLimits, NodeUsage, ScaleDecision, StayReason};
+pub use elastic_policy::{ElasticPolicy, MemoryUse, NodeLimits, ScaleDecision, StayReason};
 pub use move_plan::{PartitionLoad, PartitionMove, plan_moves};
 pub use scale_rule::{InvalidScaleRule, ScaleAmount, ScaleRule};
 pub use shares::partition_shares;

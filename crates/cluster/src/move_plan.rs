@@ -7,7 +7,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-/// What a partition holds, and what keeps it where it is.
+/// The bytes of a partition, and the things that keep it where it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionLoad {
     /// Bytes of stripes and metadata.
@@ -75,7 +75,7 @@ pub fn plan_moves(
 
 /// The nodes that have too few partitions, ordered by the bytes that they lack.
 struct Lacking {
-    /// How many partitions each lacks.
+    /// The number of partitions that each lacks.
     partitions: BTreeMap<NodeId, u32>,
     by_bytes: BTreeSet<(i128, Reverse<NodeId>)>,
 }

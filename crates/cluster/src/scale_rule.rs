@@ -2,12 +2,12 @@
 
 use std::str::FromStr;
 
-/// When nodes are added or removed, and how many.
+/// A rule for adding or removing nodes: the threshold, and the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleRule {
     /// Used memory, percent of the capacity: above it nodes are added, below it removed.
     pub percent: u8,
-    /// How many.
+    /// The number of nodes.
     pub amount: ScaleAmount,
 }
 
@@ -56,9 +56,9 @@ pub type ScaleRules = (Option<ScaleRule>, Option<ScaleRule>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no policy: {why}; write for example cso, nso+csi, aso+asi or step(90, 16, 50, 8)")]
 pub struct InvalidScaleRule {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What is wrong with it.
+    /// Its fault.
     pub why: &'static str,
 }
 

@@ -195,7 +195,7 @@ impl ExtentSlots {
         entry.maybe_mapped
     }
 
-    /// What the engine has done by itself for extents.
+    /// The checks that the engine has made by itself.
     pub fn page_checks(&self) -> PageChecks {
         self.engine.as_ref().map_or_else(PageChecks::default, |extents| extents.page_checks())
     }

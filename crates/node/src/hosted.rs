@@ -18,7 +18,7 @@
 use crate::{
     Node, ReplyFuture, clock,
     execute::ReadRange,
-    extent_ops::{ExtentOp, attributes_of},
+    extent_ops::{ExtentOp, attributes_of, is_touched},
     extents::{ExtentPin, ExtentSlots},
     space::EngineFull,
 };
@@ -26,12 +26,15 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use partition::{HostedBytes, ReplyCache};
 use placement::{FileId, NodeId, PartitionId};
-use std::collections::{BTreeSet, HashMap};
-use store::Slot;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+use store::{EngineError, Slot};
 use tokio::sync::Notify;
 use wire::{
-    Answer, Command, Content, Extent, FILE_BYTES_MAX, Failure, FoundObject, INLINE_BYTES_MAX, LockOwner, Object,
-    OpenLeaseId, Outcome, RangeContent, Refusal, RequestId, Session, Times, Timestamp,
+    Answer, Command, Content, Extent, FILE_BYTES_MAX, FoundObject, INLINE_BYTES_MAX, LockOwner, Object, OpenLeaseId,
+    Outcome, RangeContent, Refusal, RequestId, Session, Times, Timestamp,
 };
 
 /// A time before any that an inode can have.
@@ -256,15 +259,14 @@ impl Node {
     }
 
     fn read_small(&self, file: FileId, extent: Extent) -> Outcome<Option<HostedDemotion>> {
-        let failed =
-            |error: store::EngineError| Refusal::Io { object: Object::File(file), why: error.to_string().into() };
+        let failed = |error: EngineError| Refusal::Io { object: Object::File(file), why: error.to_string().into() };
         let (extents, slot) = (self.extents.engine(), Slot(extent.slot));
         let state = extents.state(slot).map_err(failed)?;
         if state.length > INLINE_BYTES_MAX.into() {
             return Ok(None);
         }
         let bytes = extents.read_at(slot, 0, INLINE_BYTES_MAX).map_err(failed)?;
-        let changed = if crate::extent_ops::is_touched(&state) { state.changed.into() } else { NEVER };
+        let changed = if is_touched(&state) { state.changed.into() } else { NEVER };
         let times = Times { accessed: state.accessed.into(), modified: state.modified.into(), changed };
         Ok(Some(HostedDemotion { extent, bytes, times }))
     }
@@ -289,15 +291,8 @@ impl Node {
     }
 
     /// Finishes the answer of a node that has the inode, but not the bytes.
-    pub(crate) fn finish(self: &std::sync::Arc<Self>, call: FinishCall) -> ReplyFuture {
-        if let Ok(outcome) = self.try_finish(&call) {
-            return ReplyFuture::ready(outcome.map_err(Failure::Refused));
-        }
-        let node = self.clone();
-        ReplyFuture::deferred(async move {
-            let outcome = node.wait_for_space(|| node.try_finish(&call)).await;
-            outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
-        })
+    pub(crate) fn finish(self: &Arc<Self>, call: FinishCall) -> ReplyFuture {
+        self.answer_with_space(move |node| node.try_finish(&call))
     }
 
     fn try_finish(&self, call: &FinishCall) -> Result<Outcome<Answer>, EngineFull> {

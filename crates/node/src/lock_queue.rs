@@ -26,7 +26,7 @@ use std::{
 };
 use tokio::sync::Notify;
 use wire::{
-    Answer, Body, Command, Failure, Lock, LockKind, LockOwner, LockStyle, Object, Outcome, Refusal, RequestId, Session,
+    Answer, Command, Failure, Lock, LockKind, LockOwner, LockStyle, Object, Outcome, Refusal, RequestId, Session,
 };
 
 /// Interval at which a waiter checks whether the process or open that holds the lock still exists.
@@ -141,8 +141,8 @@ impl Node {
         let command = Command::Lock { file, lock, wait };
         let mut call = CommandCall::with_id(request_id, partition, command);
         let outcome = self.try_execute(&mut call).map_err(LockBlocked::Full)?;
-        if let (Err(Refusal::Moved(_)), Some(command)) = (&outcome, call.command.take()) {
-            self.note_moved_lock(&Body::Meta { request_id: None, command });
+        if matches!(outcome, Err(Refusal::Moved(_))) {
+            self.note_moved_lock(call.command.as_ref());
         }
         let lost = self.update_holder(request);
         if outcome.is_ok() || lost {

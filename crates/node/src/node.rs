@@ -170,7 +170,7 @@ impl Node {
             match self.check_entry(partition, epoch) {
                 EntryCheck::Serve => {}
                 EntryCheck::Refuse(refusal) => {
-                    self.note_moved_lock(&body);
+                    self.note_moved_lock(body.command());
                     return ReplyFuture::ready(Err(Failure::Refused(refusal)));
                 }
                 EntryCheck::Wait => return self.wait_for_entry(Request { epoch, session, skip_ack, partition, body }),
@@ -384,12 +384,20 @@ impl Node {
     }
 
     fn execute_extent(self: &Arc<Self>, call: ExtentCall) -> ReplyFuture {
-        if let Ok(outcome) = self.try_execute_extent(&call) {
+        self.answer_with_space(move |node| node.try_execute_extent(&call))
+    }
+
+    /// Answers by an attempt: at once, or when it finds space.
+    pub(crate) fn answer_with_space(
+        self: &Arc<Self>,
+        attempt: impl Fn(&Self) -> Result<Outcome<Answer>, EngineFull> + Send + Sync + 'static,
+    ) -> ReplyFuture {
+        if let Ok(outcome) = attempt(self) {
             return ReplyFuture::ready(outcome.map_err(Failure::Refused));
         }
         let node = self.clone();
         ReplyFuture::deferred(async move {
-            let outcome = node.wait_for_space(|| node.try_execute_extent(&call)).await;
+            let outcome = node.wait_for_space(|| attempt(&node)).await;
             outcome.and_then(|outcome| outcome).map_err(Failure::Refused)
         })
     }

@@ -11,7 +11,7 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 use std::{collections::HashMap, os::fd::OwnedFd};
-use wire::{Body, Command, Lock, LockKind, LockOwner, Object, OpenLeaseId, Outcome, Refusal, Session};
+use wire::{Command, Lock, LockKind, LockOwner, Object, OpenLeaseId, Outcome, Refusal, Session};
 
 /// Processes that may have locks: a pidfd for each process id.
 #[derive(Debug, Default)]
@@ -70,8 +70,8 @@ impl Node {
 
     /// Notes the lock of a request that is refused because its partition has moved: the client
     /// sends it to another node.
-    pub(crate) fn note_moved_lock(&self, body: &Body) {
-        if let Body::Meta { command: Command::Lock { file, lock, .. }, .. } = body
+    pub(crate) fn note_moved_lock(&self, command: Option<&Command>) {
+        if let Some(Command::Lock { file, lock, .. }) = command
             && lock.owner.host() == Some(self.id())
             && let Err(refusal) = self.note_lock(*file, *lock)
         {

@@ -52,6 +52,11 @@ async fn do_host_work(pool: &Pool, vfs: &Vfs) {
     }
 }
 
+/// A request for the partition of a file, as a client would send it.
+fn request(session: Session, file: FileId, epoch: Epoch, body: Body) -> Request {
+    Request { epoch, session, skip_ack: false, partition: file.partition(), body }
+}
+
 /// An open file with an extent at node 1, whose partition is at node 2.
 async fn moved_file(pool: &Pool, vfs: &Vfs, bytes: &'static [u8]) -> (FileId, Handle) {
     let (made, handle) = vfs.create(FileId::ROOT, b"f", 0o644, OWNER, OPEN).await.unwrap();
@@ -141,14 +146,14 @@ async fn a_change_of_an_extent_that_is_sent_again_is_not_done_again() {
     let (pool, _) = arenas(0);
     let vfs = pool.client().await;
     let (file, handle) = moved_file(&pool, &vfs, b"bytes").await;
-    let (session, partition) = (vfs.client().session(), file.partition());
+    let session = vfs.client().session();
     let attributes = vfs.stat(file).await.unwrap();
     let changed = Answer::Changed(ChangedFile { attributes, truncation: None });
     let changes = Changes { size: Some(0), ..Changes::default() };
     let (command, answer) = (Box::new(Command::Change { file, changes }), Box::new(changed));
     let request_id = Some(RequestId { session, number: 1000, settled: 1000 });
     let body = Body::Finish { request_id, file, command, answer };
-    let request = Request { epoch: Epoch::FIRST, session, skip_ack: false, partition, body };
+    let request = request(session, file, Epoch::FIRST, body);
     let first = pool.nodes()[0].handle(request.clone()).await;
     assert_eq!(vfs.stat(file).await.unwrap().size, 0);
     vfs.write(handle, 0, Bytes::from_static(b"later")).await.unwrap();
@@ -178,8 +183,7 @@ async fn a_node_reads_no_file_of_its_host_but_those_that_were_bound() {
         let answer = Answer::Content(RangeContent { length: 5, content: Content::Bound(Arc::new(host)) });
         let command = Box::new(Command::Read { file, offset: 0, length: 5 });
         let body = Body::Finish { request_id: None, file, command, answer: Box::new(answer) };
-        let (session, partition) = (vfs.client().session(), file.partition());
-        pool.nodes()[0].handle(Request { epoch: Epoch::FIRST, session, skip_ack: false, partition, body })
+        pool.nodes()[0].handle(request(vfs.client().session(), file, Epoch::FIRST, body))
     };
     assert!(matches!(read(&bound).await, Ok(Answer::Content(_))));
     let refused = read(&secret).await;
@@ -359,15 +363,13 @@ async fn an_open_by_name_truncates_an_extent_of_another_node() {
     let (pool, _) = arenas(0);
     let vfs = pool.client().await;
     let (file, handle) = moved_file(&pool, &vfs, b"bytes").await;
-    let (session, partition) = (pool.client().await.client().session(), file.partition());
+    let session = pool.client().await.client().session();
     let flags = OpenFlags { truncate: true, ..OpenFlags::WRITE };
     let name = Name::new(b"f").unwrap();
     let command = Command::OpenName { parent: FileId::ROOT, name, flags, extent: ExtentRequest::None };
-    let send = |node: usize, epoch, body| {
-        pool.nodes()[node].handle(Request { epoch, session, skip_ack: false, partition, body })
-    };
+    let send = |node: usize, epoch, body| pool.nodes()[node].handle(request(session, file, epoch, body));
     let request_id = |number| Some(RequestId { session, number, settled: number });
-    let epoch = pool.nodes()[1].served_epoch(partition).unwrap();
+    let epoch = pool.nodes()[1].served_epoch(file.partition()).unwrap();
     let opened = send(1, epoch, Body::Meta { request_id: request_id(500), command: command.clone() }).await;
     let Ok(Answer::Hosted(HostedAnswer { node: NodeId(1), answer, .. })) = opened else { panic!("{opened:?}") };
     let finish = Body::Finish { request_id: request_id(501), file, command: Box::new(command), answer };
@@ -393,8 +395,7 @@ async fn the_session_of_a_node_is_nobody_elses() {
     let (pool, _) = arenas(0);
     let session = Session::of_node(NodeId(1)).unwrap();
     for body in [Body::Hello, Body::EndSession { session }] {
-        let partition = FileId::ROOT.partition();
-        let request = Request { epoch: Epoch::FIRST, session, skip_ack: false, partition, body };
+        let request = request(session, FileId::ROOT, Epoch::FIRST, body);
         for node in pool.nodes() {
             let refused = node.handle(request.clone()).await;
             assert!(matches!(refused, Err(Failure::Refused(Refusal::Invalid { .. }))), "{refused:?}");

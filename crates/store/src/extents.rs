@@ -213,7 +213,7 @@ pub trait Extents: Send + Sync + fmt::Debug {
     /// The number of slots, and the number of the free ones.
     fn slot_counts(&self) -> (u64, u64);
 
-    /// What the engine has done by itself for the pages of extents that are open for writing.
+    /// The checks of extents that the engine has made by itself.
     fn page_checks(&self) -> PageChecks {
         PageChecks::default()
     }

@@ -248,6 +248,15 @@ impl Body {
         }
     }
 
+    /// Returns the command that it carries for a partition. A walk has one at its end.
+    pub fn command(&self) -> Option<&Command> {
+        match self {
+            Self::Meta { command, .. } => Some(command),
+            Self::Walk { action: Some(action), .. } => Some(&action.command),
+            _ => None,
+        }
+    }
+
     /// Returns the lock that the command sets, releases or tests.
     pub fn lock(&mut self) -> Option<&mut Lock> {
         let command = match self {
@@ -266,11 +275,7 @@ impl Body {
     /// read every file that the node's user can.
     pub fn binds_host_file(&self) -> bool {
         let bound = |inode: &NewInode| matches!(inode.kind, NewKind::Bound(_));
-        let command = match self {
-            Self::Meta { command, .. } => command,
-            Self::Walk { action: Some(action), .. } => &action.command,
-            _ => return false,
-        };
+        let Some(command) = self.command() else { return false };
         match command {
             Command::Create { inode, .. } | Command::CreateTmpfile { inode, .. } => bound(inode),
             Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().any(|part| match part {

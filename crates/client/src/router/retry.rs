@@ -1,7 +1,8 @@
 //! The retry policy: a state machine without a clock.
 
+use node::sleep_until;
 use std::time::Duration;
-use wire::{Failure, MovedPartition, Object, Refusal};
+use wire::{Failure, MovedPartition, Object, Outcome, Refusal};
 
 /// Limits of a client's retries.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +83,13 @@ impl RetryState {
         self.tries += 1;
         let doubled = self.retry_policy.pause_first.saturating_mul(1 << (self.tries - 1).min(20));
         (self.tries < self.retry_policy.tries).then(|| doubled.min(self.retry_policy.pause_max))
+    }
+
+    /// Waits before the next try after a refusal; returns the refusal if there is no further try.
+    pub async fn pause_after(&mut self, refusal: Refusal) -> Outcome<()> {
+        let Some(pause) = self.pause() else { return Err(refusal) };
+        sleep_until(node::now() + pause).await;
+        Ok(())
     }
 }
 

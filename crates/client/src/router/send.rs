@@ -250,17 +250,14 @@ pub fn with_request_id(body: &Body, number: Option<&SequenceNumber<'_>>) -> Body
 
 /// True if the request opens something.
 fn is_open_request(body: &Body) -> bool {
-    let command = match body {
-        Body::Meta { command, .. } => command,
-        Body::Walk { action: Some(then), .. } => &then.command,
-        _ => return false,
-    };
     matches!(
-        command,
-        Command::Create { open: true, .. }
-            | Command::CreateTmpfile { .. }
-            | Command::Open { .. }
-            | Command::OpenName { .. }
+        body.command(),
+        Some(
+            Command::Create { open: true, .. }
+                | Command::CreateTmpfile { .. }
+                | Command::Open { .. }
+                | Command::OpenName { .. }
+        )
     )
 }
 
