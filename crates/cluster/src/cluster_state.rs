@@ -8,10 +8,11 @@
 //!   Join ---> serving --Drain--> draining --Leave (it serves nothing)--> left
 //!                ^----Undrain------'           a lost node leaves with its partitions unserved
 //!   Begin (source copies to target) --Commit--> the partition's next epoch names the target
-//!                                   --Abandon-> the source goes on
+//!                                   --Abandon-> it names the source, which goes on
 //! ```
 
-use placement::{NodeId, PartitionId, PartitionMap};
+use placement::{Epoch, NodeId, PartitionId, PartitionMap};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -23,7 +24,8 @@ use crate::PartitionMove;
 const NODE_ID_MAX: u32 = u16::MAX as u32;
 
 /// The nodes of a pool, its map, and the moves under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "RawClusterState")]
 pub struct ClusterState {
     map: PartitionMap,
     nodes: BTreeMap<NodeId, ClusterNode>,
@@ -33,7 +35,7 @@ pub struct ClusterState {
 }
 
 /// A node as the managers know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterNode {
     /// Its address.
     pub address: Arc<str>,
@@ -46,7 +48,7 @@ pub struct ClusterNode {
 }
 
 /// The phase of a node's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodePhase {
     /// It serves partitions, and takes more.
     Serving,
@@ -57,7 +59,7 @@ pub enum NodePhase {
 }
 
 /// An entry of the managers' log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClusterEntry {
     /// A node joins. -> `Joined`
     Join {
@@ -88,7 +90,7 @@ pub enum ClusterEntry {
 }
 
 /// The answer to an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClusterAnswer {
     /// The id of the node that has joined.
     Joined(NodeId),
@@ -97,7 +99,7 @@ pub enum ClusterAnswer {
 }
 
 /// The reason for which an entry changes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum ClusterRefusal {
     /// The pool has no such node now.
     #[error("the pool has no node {0}")]
@@ -117,6 +119,59 @@ pub enum ClusterRefusal {
     /// The partition moves elsewhere already.
     #[error("partition {0} is moving already")]
     Moving(PartitionId),
+}
+
+/// A decoded state whose invariants have not been checked yet.
+#[derive(Deserialize)]
+struct RawClusterState {
+    map: PartitionMap,
+    nodes: BTreeMap<NodeId, ClusterNode>,
+    moves: BTreeMap<PartitionId, NodeId>,
+    issued: u32,
+}
+
+/// The error of a decoded state that no pool can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidClusterState {
+    /// A node serves, or has an address, that the state does not know.
+    #[error("the map of the cluster state names node {0}, which the state does not know")]
+    UnknownNode(NodeId),
+    /// The id of a node has not been given yet.
+    #[error("the cluster state has node {0}, whose id has not been given yet")]
+    NotIssued(NodeId),
+    /// More ids have been given than there are.
+    #[error("the cluster state has given {0} ids, but a pool has at most {NODE_ID_MAX}")]
+    TooManyIds(u32),
+    /// A partition moves that does not exist, or from or to a node that is no part of the pool.
+    #[error("the cluster state moves partition {0}, which cannot move like this")]
+    ImpossibleMove(PartitionId),
+}
+
+impl TryFrom<RawClusterState> for ClusterState {
+    type Error = InvalidClusterState;
+
+    fn try_from(read: RawClusterState) -> Result<Self, InvalidClusterState> {
+        let RawClusterState { map, nodes, moves, issued } = read;
+        let named = map.nodes().into_iter().chain(map.addresses().map(|(node, _)| node));
+        if let Some(unknown) = named.into_iter().find(|node| !nodes.contains_key(node)) {
+            return Err(InvalidClusterState::UnknownNode(unknown));
+        }
+        if let Some(id) = nodes.keys().find(|id| id.0 > issued) {
+            return Err(InvalidClusterState::NotIssued(*id));
+        }
+        if issued > NODE_ID_MAX {
+            return Err(InvalidClusterState::TooManyIds(issued));
+        }
+        let state = Self { map, nodes, moves, issued };
+        let is_possible = |(partition, to): (&PartitionId, &NodeId)| {
+            let from = state.map.node(*partition);
+            from.is_some_and(|from| from != *to && state.has(from)) && state.has(*to)
+        };
+        match state.moves.iter().find(|(partition, to)| !is_possible((partition, to))) {
+            Some((partition, _)) => Err(InvalidClusterState::ImpossibleMove(*partition)),
+            None => Ok(state),
+        }
+    }
 }
 
 impl ClusterState {
@@ -150,6 +205,7 @@ impl ClusterState {
             partition: *partition,
             from: self.server(*partition),
             to: *to,
+            epoch: self.epoch(*partition),
         })
     }
 
@@ -201,7 +257,7 @@ impl ClusterState {
             return Err(ClusterRefusal::LastNode(node));
         }
         let done = self.set_phase(node, NodePhase::Draining)?;
-        self.moves.retain(|_, to| *to != node);
+        self.end_moves(|_, to| to == node);
         Ok(done)
     }
 
@@ -216,14 +272,15 @@ impl ClusterState {
     }
 
     fn begin(&mut self, step: PartitionMove) -> Result<ClusterAnswer, ClusterRefusal> {
-        let PartitionMove { partition, from, to } = step;
+        let PartitionMove { partition, from, to, epoch } = step;
+        let is_current = self.map.entry(partition).is_some_and(|entry| (entry.server, entry.epoch) == (from, epoch));
         match self.moves.get(&partition) {
-            Some(known) if *known == to && self.map.node(partition) == Some(from) => return Ok(ClusterAnswer::Done),
+            Some(known) if *known == to && is_current => return Ok(ClusterAnswer::Done),
             Some(_) => return Err(ClusterRefusal::Moving(partition)),
             None => {}
         }
         let takes = self.nodes.get(&to).is_some_and(|node| node.phase == NodePhase::Serving);
-        if from == to || !takes || !self.has(from) || self.map.node(partition) != Some(from) {
+        if from == to || !takes || !self.has(from) || !is_current {
             return Err(ClusterRefusal::NotPossible(partition));
         }
         self.moves.insert(partition, to);
@@ -231,12 +288,12 @@ impl ClusterState {
     }
 
     fn commit(&mut self, step: PartitionMove) -> Result<ClusterAnswer, ClusterRefusal> {
-        let PartitionMove { partition, from, to } = step;
+        let PartitionMove { partition, from, to, epoch } = step;
         let entry = self.map.entry(partition).ok_or(ClusterRefusal::NotPossible(partition))?.clone();
-        if entry.server == to && !self.moves.contains_key(&partition) {
+        if entry.server == to && entry.epoch == epoch.next() {
             return Ok(ClusterAnswer::Done);
         }
-        if entry.server != from || self.moves.get(&partition) != Some(&to) {
+        if (entry.server, entry.epoch) != (from, epoch) || self.moves.get(&partition) != Some(&to) {
             return Err(ClusterRefusal::NotPossible(partition));
         }
         self.moves.remove(&partition);
@@ -244,11 +301,21 @@ impl ClusterState {
         Ok(ClusterAnswer::Done)
     }
 
-    fn abandon(&mut self, PartitionMove { partition, to, .. }: PartitionMove) -> ClusterAnswer {
-        if self.moves.get(&partition) == Some(&to) {
-            self.moves.remove(&partition);
+    fn abandon(&mut self, PartitionMove { partition, to, epoch, .. }: PartitionMove) -> ClusterAnswer {
+        if self.map.entry(partition).is_some_and(|entry| entry.epoch == epoch) {
+            self.end_moves(|moving, target| (moving, target) == (partition, to));
         }
         ClusterAnswer::Done
+    }
+
+    /// Ends moves without success: in the next epoch of their partitions the source serves, so that
+    /// source and target learn of the end, whenever they hear of it.
+    fn end_moves(&mut self, ends: impl Fn(PartitionId, NodeId) -> bool) {
+        for (partition, _) in self.moves.extract_if(.., |partition, to| ends(*partition, *to)) {
+            if let Some(entry) = self.map.entry(partition).cloned() {
+                self.map.learn(partition, entry.moved(entry.server));
+            }
+        }
     }
 
     fn leave(&mut self, node: NodeId, lost: bool) -> Result<ClusterAnswer, ClusterRefusal> {
@@ -260,9 +327,14 @@ impl ClusterState {
         }
         self.set_phase(node, NodePhase::Left)?;
         // A move to it ends. One from it ends too, unless the target was ready, which is a commit.
-        let map = &self.map;
-        self.moves.retain(|partition, to| *to != node && map.node(*partition) != Some(node));
+        let served: BTreeSet<PartitionId> = self.partitions().filter(|id| self.server(*id) == node).collect();
+        self.end_moves(|partition, to| to == node || served.contains(&partition));
+        self.map.depart(node);
         Ok(ClusterAnswer::Done)
+    }
+
+    fn epoch(&self, partition: PartitionId) -> Epoch {
+        self.map.entry(partition).map_or(Epoch::FIRST, |entry| entry.epoch)
     }
 
     fn has(&self, node: NodeId) -> bool {
@@ -282,7 +354,6 @@ impl ClusterState {
 mod tests {
     use super::*;
     use crate::{PartitionLoad, plan_moves};
-    use placement::Epoch;
     use test_support::Random;
 
     const PARTITIONS: u16 = 32;
@@ -298,7 +369,7 @@ mod tests {
     }
 
     fn step(partition: u16, from: u32, to: u32) -> PartitionMove {
-        PartitionMove { partition: PartitionId(partition), from: NodeId(from), to: NodeId(to) }
+        PartitionMove { partition: PartitionId(partition), from: NodeId(from), to: NodeId(to), epoch: Epoch::FIRST }
     }
 
     /// Carries out the moves of a plan until nothing is left to do.
@@ -330,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_is_the_partitions_next_epoch_and_one_that_is_given_up_changes_nothing() {
+    fn a_move_ends_with_the_partitions_next_epoch_also_one_that_is_given_up() {
         let mut state = pool(2);
         let (at, one) = (PartitionId(1), step(1, state.server(PartitionId(1)).0, 3 - state.server(PartitionId(1)).0));
         let elsewhere = PartitionMove { from: one.to, to: one.from, ..one };
@@ -341,12 +412,14 @@ mod tests {
         {
             state.apply(&entry).unwrap();
         }
-        assert_eq!((state.server(at), state.moves().count()), (one.from, 0));
+        assert_eq!((state.server(at), state.moves().count(), state.epoch(at)), (one.from, 0, Epoch(2)));
+        assert_eq!(state.apply(&ClusterEntry::Begin(one)), Err(ClusterRefusal::NotPossible(at)), "it has ended");
+        let one = PartitionMove { epoch: Epoch(2), ..one };
         for entry in [ClusterEntry::Begin(one), ClusterEntry::Commit(one), ClusterEntry::Commit(one)] {
             state.apply(&entry).unwrap();
         }
         let entry = state.map().entry(at).unwrap();
-        assert_eq!((entry.server, entry.epoch), (one.to, Epoch(2)));
+        assert_eq!((entry.server, entry.epoch), (one.to, Epoch(3)));
         assert_eq!(state.apply(&ClusterEntry::Begin(one)), Err(ClusterRefusal::NotPossible(at)), "it is there");
     }
 
@@ -373,18 +446,48 @@ mod tests {
         state.apply(&ClusterEntry::Drain(NodeId(1))).unwrap();
     }
 
+    /// The parts of a state, as they are encoded.
+    fn encoded(state: &ClusterState, change: impl FnOnce(&mut ClusterState)) -> Vec<u8> {
+        let mut changed = state.clone();
+        change(&mut changed);
+        postcard::to_allocvec(&changed).unwrap()
+    }
+
+    #[test]
+    fn a_state_survives_encoding_and_one_that_no_pool_can_have_is_refused() {
+        let mut state = pool(3);
+        let at = state.partitions().find(|at| state.server(*at) == NodeId(2)).unwrap();
+        state.apply(&ClusterEntry::Begin(step(at.0, 2, 1))).unwrap();
+        state.apply(&ClusterEntry::Drain(NodeId(3))).unwrap();
+        let decode = |bytes: Vec<u8>| postcard::from_bytes::<ClusterState>(&bytes);
+        assert_eq!(decode(encoded(&state, |_| ())), Ok(state.clone()));
+        let impossible: [fn(&mut ClusterState); 7] = [
+            |state| state.issued = NODE_ID_MAX + 1,
+            |state| drop(state.nodes.remove(&NodeId(2))),
+            |state| state.issued = 2,
+            |state| assert!(state.moves.insert(PartitionId(PARTITIONS), NodeId(1)).is_none()),
+            |state| assert!(state.moves.insert(PartitionId(0), state.server(PartitionId(0))).is_none()),
+            |state| assert!(state.moves.insert(PartitionId(0), NodeId(9)).is_none()),
+            |state| state.nodes.get_mut(&NodeId(1)).unwrap().phase = NodePhase::Left,
+        ];
+        for (at, change) in impossible.into_iter().enumerate() {
+            assert!(decode(encoded(&state, change)).is_err(), "{at}");
+        }
+    }
+
     fn random_entry(random: &mut Random, state: &ClusterState) -> ClusterEntry {
         let node = NodeId(random.below(state.issued + 2));
         let at = PartitionId(random.below(PARTITIONS));
         let from = if random.one_in(4) { node } else { state.server(at) };
+        let epoch = if random.one_in(8) { Epoch::FIRST } else { state.epoch(at) };
         let moves: Vec<PartitionMove> = state.moves().collect();
         let known =
-            if moves.is_empty() { PartitionMove { partition: at, from, to: node } } else { random.pick(&moves) };
+            if moves.is_empty() { PartitionMove { partition: at, from, to: node, epoch } } else { random.pick(&moves) };
         match random.below(9) {
             0 => join(random.below(20_u64) + 100),
             1 => ClusterEntry::Drain(node),
             2 => ClusterEntry::Undrain(node),
-            3 | 4 => ClusterEntry::Begin(PartitionMove { partition: at, from, to: node }),
+            3 | 4 => ClusterEntry::Begin(PartitionMove { partition: at, from, to: node, epoch }),
             5 | 6 => ClusterEntry::Commit(known),
             7 => ClusterEntry::Abandon(known),
             _ => ClusterEntry::Leave { node, lost: random.one_in(8) },
@@ -423,7 +526,8 @@ mod tests {
         for at in before.partitions() {
             let (old, new) = (before.map().entry(at).unwrap(), after.map().entry(at).unwrap());
             let moved = old.server != new.server;
-            assert_eq!(new.epoch.0, old.epoch.0 + u64::from(moved), "an epoch for each move");
+            let ended = before.moves.contains_key(&at) && !after.moves.contains_key(&at);
+            assert_eq!(new.epoch.0, old.epoch.0 + u64::from(ended), "an epoch for each end of a move");
             assert!(!moved || before.moves.get(&at) == Some(&new.server), "only a move that has begun");
         }
         for step in after.moves() {

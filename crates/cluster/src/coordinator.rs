@@ -4,6 +4,7 @@
 //!   tick ----> plan --Begin--> log --> StartMove to the source
 //!   MoveReady (from the target) ------> Commit
 //!   MoveFailed, or a node is silent --> Abandon; the partition is left alone for a while
+//!   Commit and Abandon are the next entry of the map, from which source and target learn the end
 //!   a drained node has nothing left --> StopNode
 //! ```
 //!
@@ -14,10 +15,14 @@
 
 use crate::{ClusterEntry, ClusterState, NodePhase, PartitionLoad, PartitionMove, plan_moves};
 use placement::{NodeId, PartitionId};
+use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
+
+/// Age from which a plan is not used: loads change.
+const PLAN_AGE_MAX: Duration = Duration::from_secs(1);
 
 /// Limits of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +37,20 @@ pub struct CoordinatorSettings {
 
 impl Default for CoordinatorSettings {
     fn default() -> Self {
-        Self { moves_per_node: 2, silence: Duration::from_secs(5), retry_after: Duration::from_secs(5) }
+        Self { moves_per_node: 4, silence: Duration::from_secs(5), retry_after: Duration::from_secs(5) }
     }
 }
 
 /// A report of a node about itself, made once a second.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReport {
-    /// The load of each of its partitions; those that are not named hold nothing.
-    pub loads: BTreeMap<PartitionId, PartitionLoad>,
+    /// The load of each of its partitions, if that was asked for; those that are not named hold
+    /// nothing.
+    pub loads: Option<BTreeMap<PartitionId, PartitionLoad>>,
+    /// Its used memory, bytes.
+    pub used: u64,
+    /// Its memory for the pool, bytes.
+    pub capacity: u64,
     /// Files, mounts and programs of its host that need the node, whatever it serves.
     pub pins: u32,
 }
@@ -70,10 +80,18 @@ pub enum ClusterCommand {
     Propose(ClusterEntry),
     /// Have the source of a move begin, unless it has.
     StartMove(PartitionMove),
-    /// Have source and target forget a move.
-    CancelMove(PartitionMove),
     /// End a node that is drained: nothing needs it any more.
     StopNode(NodeId),
+}
+
+/// Moves that are to begin, as of a moment.
+#[derive(Clone, Debug, Default)]
+struct MovePlan {
+    capacities: BTreeMap<NodeId, u64>,
+    steps: VecDeque<PartitionMove>,
+    /// True if partitions are to move, also if it is not known what they weigh.
+    is_needed: bool,
+    made: Option<Duration>,
 }
 
 /// The leader's part, from one event to the next.
@@ -85,6 +103,7 @@ pub struct Coordinator {
     started: BTreeMap<PartitionId, PartitionMove>,
     /// Partitions that are left alone until then.
     left_alone: BTreeMap<PartitionId, Duration>,
+    plan: MovePlan,
     /// The time of the first event.
     since: Option<Duration>,
 }
@@ -108,14 +127,15 @@ impl Coordinator {
             ClusterEvent::MoveReady(step) if state.moves().any(|known| known == step) => {
                 vec![ClusterCommand::Propose(ClusterEntry::Commit(step))]
             }
-            ClusterEvent::MoveReady(step) => self.cancel_unless_committed(step, state),
+            ClusterEvent::MoveReady(_) => Vec::new(),
             ClusterEvent::MoveFailed(step) => self.give_up(step, now),
         }
     }
 
     fn tick(&mut self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
         self.left_alone.retain(|_, until| *until > now);
-        let mut commands = self.cancel_ended(state);
+        self.started.retain(|_, step| state.moves().any(|known| known == *step));
+        let mut commands = Vec::new();
         for step in state.moves() {
             if self.is_silent(step.to, now) {
                 commands.extend(self.give_up(step, now));
@@ -129,59 +149,85 @@ impl Coordinator {
         commands
     }
 
-    /// Forgets moves that have ended; those that were not committed are cancelled.
-    fn cancel_ended(&mut self, state: &ClusterState) -> Vec<ClusterCommand> {
-        let under_way: BTreeSet<PartitionId> = state.moves().map(|step| step.partition).collect();
-        let ended: Vec<PartitionMove> =
-            self.started.values().filter(|step| !under_way.contains(&step.partition)).copied().collect();
-        ended.into_iter().flat_map(|step| self.cancel_unless_committed(step, state)).collect()
-    }
-
-    fn cancel_unless_committed(&mut self, step: PartitionMove, state: &ClusterState) -> Vec<ClusterCommand> {
-        self.started.remove(&step.partition);
-        let is_committed = state.map().node(step.partition) == Some(step.to);
-        if is_committed { Vec::new() } else { vec![ClusterCommand::CancelMove(step)] }
-    }
-
     fn give_up(&mut self, step: PartitionMove, now: Duration) -> Vec<ClusterCommand> {
         self.left_alone.insert(step.partition, now + self.settings.retry_after);
         vec![ClusterCommand::Propose(ClusterEntry::Abandon(step))]
     }
 
     /// Begins the next moves of the plan, as many as nodes may have at a time.
-    fn begin_moves(&self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
-        let capacities = state.capacities();
-        if capacities.values().all(|capacity| *capacity == 0) {
-            return Vec::new();
-        }
+    fn begin_moves(&mut self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
+        self.renew_plan(state, now);
         let mut busy: BTreeMap<NodeId, usize> = BTreeMap::new();
-        let mut planned = state.map().clone();
-        for PartitionMove { partition, from, to } in state.moves() {
+        for PartitionMove { from, to, .. } in state.moves() {
             *busy.entry(from).or_default() += 1;
             *busy.entry(to).or_default() += 1;
-            let entry = planned.entry(partition).expect("it is a partition of the pool").moved(to);
-            planned.learn(partition, entry);
         }
-        let moving: BTreeSet<PartitionId> = state.moves().map(|step| step.partition).collect();
-        let mut commands = Vec::new();
-        for step in plan_moves(&planned, &capacities, |partition| self.load(state, partition)) {
-            let PartitionMove { partition, from, to } = step;
+        let (mut commands, mut later) = (Vec::new(), VecDeque::new());
+        while let Some(step) = self.plan.steps.pop_front() {
+            let PartitionMove { partition, from, to, epoch } = step;
+            let entry = state.map().entry(partition);
+            let is_current = entry.is_some_and(|entry| (entry.server, entry.epoch) == (from, epoch));
+            if !is_current || state.moves().any(|known| known.partition == partition) {
+                continue; // it has moved, or moves
+            }
             let is_free = [from, to].iter().all(|node| {
                 busy.get(node).copied().unwrap_or(0) < self.settings.moves_per_node && !self.is_silent(*node, now)
             });
-            if is_free && !moving.contains(&partition) && !self.left_alone.contains_key(&partition) {
-                for node in [from, to] {
-                    *busy.entry(node).or_default() += 1;
-                }
-                commands.push(ClusterCommand::Propose(ClusterEntry::Begin(step)));
+            if !is_free || self.left_alone.contains_key(&partition) {
+                later.push_back(step);
+                continue;
+            }
+            for node in [from, to] {
+                *busy.entry(node).or_default() += 1;
+            }
+            commands.push(ClusterCommand::Propose(ClusterEntry::Begin(step)));
+        }
+        self.plan.steps = later;
+        commands
+    }
+
+    /// Plans anew if the plan is a second old, or the nodes have changed. It is for the map as it
+    /// will be after the moves under way.
+    fn renew_plan(&mut self, state: &ClusterState, now: Duration) {
+        let capacities = state.capacities();
+        let is_fresh = self.plan.made.is_some_and(|made| now.saturating_sub(made) < PLAN_AGE_MAX);
+        if is_fresh && self.plan.capacities == capacities {
+            return;
+        }
+        let mut map = state.map().clone();
+        for PartitionMove { partition, to, .. } in state.moves() {
+            if let Some(entry) = map.entry(partition).map(|entry| entry.moved(to)) {
+                map.learn(partition, entry);
             }
         }
-        commands
+        let mut steps = VecDeque::new();
+        if capacities.values().any(|capacity| *capacity > 0) {
+            steps.extend(plan_moves(&map, &capacities, |partition| self.load(state, partition)));
+        }
+        let is_needed = !steps.is_empty();
+        // What its partitions weigh decides which of them go.
+        steps.retain(|step| self.has_loads(step.from));
+        self.plan = MovePlan { capacities, steps, is_needed, made: Some(now) };
     }
 
     fn load(&self, state: &ClusterState, partition: PartitionId) -> PartitionLoad {
         let report = state.map().node(partition).and_then(|node| self.reports.get(&node));
-        report.and_then(|(report, _)| report.loads.get(&partition)).copied().unwrap_or_default()
+        let loads = report.and_then(|(report, _)| report.loads.as_ref());
+        loads.and_then(|loads| loads.get(&partition)).copied().unwrap_or_default()
+    }
+
+    fn has_loads(&self, node: NodeId) -> bool {
+        self.reports.get(&node).is_some_and(|(report, _)| report.loads.is_some())
+    }
+
+    /// True if reports should have the loads of partitions: some are to move.
+    pub fn wants_loads(&self) -> bool {
+        self.plan.is_needed
+    }
+
+    /// The nodes that have not reported for a while.
+    pub fn silent_nodes(&self, state: &ClusterState, now: Duration) -> BTreeSet<NodeId> {
+        state.capacities().into_keys().filter(|node| self.is_silent(*node, now)).collect()
     }
 
     /// Ends the drained nodes that serve nothing, and that nobody of their hosts needs.
@@ -210,7 +256,6 @@ mod tests {
     use super::*;
     use crate::ClusterAnswer;
     use placement::PartitionMap;
-    use std::collections::VecDeque;
     use test_support::Random;
 
     const PARTITIONS: u32 = 64;
@@ -269,11 +314,6 @@ mod tests {
                         let takes = 1 + self.random.below(4_u32);
                         self.copies.entry(step.partition).or_insert((step, takes));
                     }
-                    ClusterCommand::CancelMove(step) => {
-                        assert_ne!(self.state.map().node(step.partition), Some(step.to), "a committed move stays");
-                        self.copies.remove(&step.partition);
-                        self.ready.remove(&step.partition);
-                    }
                     ClusterCommand::StopNode(node) => {
                         assert!(!self.state.map().partition_counts().contains_key(&node), "{node} serves");
                         self.stopped.insert(node);
@@ -287,7 +327,8 @@ mod tests {
             self.now += Duration::from_secs(1);
             let present = self.state.capacities().into_keys().filter(|node| !self.silent.contains(node));
             for node in present.collect::<Vec<_>>() {
-                self.hear(ClusterEvent::Report { node, report: NodeReport::default() });
+                let report = NodeReport { loads: Some(BTreeMap::new()), ..NodeReport::default() };
+                self.hear(ClusterEvent::Report { node, report });
             }
             if faults && self.random.one_in(20) {
                 self.leader = Coordinator::default();
@@ -311,7 +352,10 @@ mod tests {
                     continue;
                 }
                 if faults && self.random.one_in(8) {
-                    self.copies.remove(&step.partition);
+                    // Once it is ready, a target stays so until the end of the move.
+                    if !self.ready.contains(&step.partition) {
+                        self.copies.remove(&step.partition);
+                    }
                     self.hear(ClusterEvent::MoveFailed(step));
                 } else {
                     self.ready.insert(step.partition);
@@ -328,8 +372,13 @@ mod tests {
             {
                 self.commits += 1;
                 assert!(self.ready.remove(&step.partition), "a target that is not ready does not serve");
-                self.copies.remove(&step.partition);
             }
+            // Source and target learn the partition's next entry, and with it the end of the move.
+            let state = &self.state;
+            let goes_on = |step: &PartitionMove| state.moves().any(|known| known == *step);
+            self.copies.retain(|_, (step, _)| goes_on(step));
+            let copies = &self.copies;
+            self.ready.retain(|partition| copies.contains_key(partition));
         }
 
         fn check(&self) {

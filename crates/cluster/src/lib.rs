@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - `cluster_state`: nodes, map and moves, as the managers agree on them by a log
+//! - `members`: which nodes are the managers
 //! - `coordinator`: the leader of the managers: which moves begin, which are committed
 //! - `shares`: the number of partitions of each node, by its capacity
 //! - `move_plan`: the fewest moves that lead from a map to these numbers
@@ -25,13 +26,17 @@
 mod cluster_state;
 mod coordinator;
 mod elastic_policy;
+mod members;
 mod move_plan;
 mod scale_rule;
 mod shares;
 
-pub use cluster_state::{ClusterAnswer, ClusterEntry, ClusterNode, ClusterRefusal, ClusterState, NodePhase};
+pub use cluster_state::{
+    ClusterAnswer, ClusterEntry, ClusterNode, ClusterRefusal, ClusterState, InvalidClusterState, NodePhase,
+};
 pub use coordinator::{ClusterCommand, ClusterEvent, Coordinator, CoordinatorSettings, NodeReport};
 pub use elastic_policy::{ElasticPolicy, MemoryUse, NodeLimits, ScaleDecision, StayReason};
+pub use members::wanted_members;
 pub use move_plan::{PartitionLoad, PartitionMove, plan_moves};
 pub use scale_rule::{InvalidScaleRule, ScaleAmount, ScaleRule};
 pub use shares::partition_shares;

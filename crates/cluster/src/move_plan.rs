@@ -1,14 +1,15 @@
 //! The plan of moves: the fewest partitions, and of those the ones that are quickest to move.
 
 use crate::partition_shares;
-use placement::{NodeId, PartitionId, PartitionMap};
+use placement::{Epoch, NodeId, PartitionId, PartitionMap};
+use serde::{Deserialize, Serialize};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
 };
 
 /// The bytes of a partition, and the things that keep it where it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionLoad {
     /// Bytes of stripes and metadata.
     pub bytes: u64,
@@ -20,7 +21,7 @@ pub struct PartitionLoad {
 }
 
 /// A move of a partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartitionMove {
     /// The partition.
     pub partition: PartitionId,
@@ -28,6 +29,8 @@ pub struct PartitionMove {
     pub from: NodeId,
     /// The node that is to serve it.
     pub to: NodeId,
+    /// The epoch of its entry when the move begins. The next one says how the move has ended.
+    pub epoch: Epoch,
 }
 
 /// Returns the moves after which each node has its share of the partitions, in an order in which
@@ -68,7 +71,8 @@ pub fn plan_moves(
     leaving.sort_by_key(|(partition, _, bytes)| (Reverse(*bytes), *partition));
     let moves = leaving.into_iter().map(|(partition, from, bytes)| {
         let to = lacking.take(bytes);
-        PartitionMove { partition, from, to }
+        let epoch = map.entry(partition).map_or(Epoch::FIRST, |entry| entry.epoch);
+        PartitionMove { partition, from, to, epoch }
     });
     moves.collect()
 }
@@ -123,7 +127,7 @@ mod tests {
     /// The map after all moves.
     fn moved(map: &PartitionMap, moves: &[PartitionMove]) -> PartitionMap {
         let mut map = map.clone();
-        for PartitionMove { partition, from, to } in moves {
+        for PartitionMove { partition, from, to, .. } in moves {
             let entry = map.entry(*partition).unwrap().clone();
             assert_eq!(entry.server, *from);
             assert!(map.learn(*partition, entry.moved(*to)));

@@ -1,6 +1,10 @@
 //! The partition map: for each partition its replicas, as of an epoch of its own.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +117,8 @@ pub struct PartitionMap {
     partitions: Vec<PartitionEntry>,
     /// How each node is reached, for those who have no connection to it yet.
     addresses: BTreeMap<NodeId, Arc<str>>,
+    /// The nodes that have left the pool. They never come back.
+    departed: BTreeSet<NodeId>,
 }
 
 impl PartitionMap {
@@ -148,15 +154,26 @@ impl PartitionMap {
     }
 
     fn of(partitions: Vec<PartitionEntry>) -> Self {
-        Self { partitions, addresses: BTreeMap::new() }
+        Self { partitions, addresses: BTreeMap::new(), departed: BTreeSet::new() }
     }
 
     /// This map with addresses of nodes. What a text means is between those who start nodes and
     /// those who connect to them.
     #[must_use]
     pub fn with_addresses(mut self, addresses: impl IntoIterator<Item = (NodeId, Arc<str>)>) -> Self {
-        self.addresses.extend(addresses);
+        self.addresses.extend(addresses.into_iter().filter(|(node, _)| !self.departed.contains(node)));
         self
+    }
+
+    /// Notes that a node has left the pool.
+    pub fn depart(&mut self, node: NodeId) {
+        self.addresses.remove(&node);
+        self.departed.insert(node);
+    }
+
+    /// The nodes that have left the pool, by ascending ids.
+    pub fn departed(&self) -> impl Iterator<Item = NodeId> {
+        self.departed.iter().copied()
     }
 
     /// The nodes whose addresses are known, by ascending ids. A node's address never changes.
@@ -196,12 +213,17 @@ impl PartitionMap {
         }
     }
 
-    /// Takes all entries of another map of the pool that are newer, and the addresses that are not
-    /// known yet.
-    pub fn learn_all(&mut self, other: &Self) {
-        for (node, address) in &other.addresses {
+    /// Takes from another map of the pool which nodes there are.
+    pub fn learn_nodes(&mut self, other: &Self) {
+        other.departed.iter().for_each(|node| self.depart(*node));
+        for (node, address) in other.addresses.iter().filter(|(node, _)| !self.departed.contains(node)) {
             self.addresses.entry(*node).or_insert_with(|| address.clone());
         }
+    }
+
+    /// Takes all entries of another map of the pool that are newer, and which nodes there are.
+    pub fn learn_all(&mut self, other: &Self) {
+        self.learn_nodes(other);
         for (partition, entry) in (0..=u16::MAX).zip(&other.partitions) {
             if self.partitions.get(usize::from(partition)).is_some_and(|known| known.epoch < entry.epoch) {
                 self.learn(PartitionId(partition), entry.clone());
@@ -244,13 +266,15 @@ impl PartitionMap {
 struct RawPartitionMap {
     partitions: Vec<PartitionEntry>,
     addresses: BTreeMap<NodeId, Arc<str>>,
+    departed: BTreeSet<NodeId>,
 }
 
 impl TryFrom<RawPartitionMap> for PartitionMap {
     type Error = InvalidPartitionCount;
 
     fn try_from(read: RawPartitionMap) -> Result<Self, InvalidPartitionCount> {
-        Ok(Self::new(read.partitions)?.with_addresses(read.addresses))
+        let map = Self { departed: read.departed, ..Self::new(read.partitions)? };
+        Ok(map.with_addresses(read.addresses))
     }
 }
 
@@ -364,12 +388,27 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_has_left_is_never_learnt_of_again() {
+        let map = || PartitionMap::one_node(NodeId(1), 4).unwrap();
+        let before = map().with_addresses([(NodeId(1), Arc::from("a")), (NodeId(2), Arc::from("b"))]);
+        let mut after = before.clone();
+        after.depart(NodeId(2));
+        let mut other = before.clone();
+        other.learn_all(&after);
+        other.learn_all(&before);
+        let other = other.with_addresses([(NodeId(2), Arc::from("b"))]);
+        assert_eq!(other.addresses().collect::<Vec<_>>(), [(NodeId(1), "a")]);
+        assert_eq!(other.departed().collect::<Vec<_>>(), [NodeId(2)]);
+    }
+
+    #[test]
     fn a_map_survives_json_and_a_damaged_one_is_refused() {
         let map = PartitionMap::one_node(NodeId(1), 4).unwrap().with(PartitionId(0), NodeId(2));
-        let map = map.with_addresses([(NodeId(2), Arc::from("host"))]);
+        let mut map = map.with_addresses([(NodeId(2), Arc::from("host")), (NodeId(3), Arc::from("gone"))]);
+        map.depart(NodeId(3));
         let json = serde_json::to_string(&map).unwrap();
         assert_eq!(serde_json::from_str::<PartitionMap>(&json).unwrap(), map);
-        let three = serde_json::json!({ "addresses": {}, "partitions": [map.entry(PartitionId(1)), map.entry(PartitionId(2)), map.entry(PartitionId(3))] });
+        let three = serde_json::json!({ "addresses": {}, "departed": [], "partitions": [map.entry(PartitionId(1)), map.entry(PartitionId(2)), map.entry(PartitionId(3))] });
         let damaged = serde_json::from_value::<PartitionMap>(three);
         assert!(damaged.unwrap_err().to_string().contains("3 partitions"));
     }
