@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use base::ByteSize;
 use bytes::Bytes;
 use parking_lot::RwLock;
+use placement::PartitionId;
 use store::{
     Engine, EngineError, EngineUsage, Extents, FreedHook, Generation, Placeholders, SharedMemory, StoreCompletion,
     StripeKey, StripeScan, StripeSnapshot, StripeStore,
@@ -110,7 +111,7 @@ impl Arena {
     }
 
     fn shard(&self, key: StripeKey) -> &Shard {
-        &self.shards[(key.mixed() >> 58) as usize]
+        &self.shards[shard_of(key.partition)]
     }
 
     fn find(&self, key: StripeKey) -> Option<Arc<Stripe>> {
@@ -274,6 +275,10 @@ impl StripeStore for Arena {
         Box::new(ArenaScan::new(Arc::clone(&self.shards)))
     }
 
+    fn scan_partition(&self, partition: PartitionId) -> Box<dyn StripeScan> {
+        Box::new(ArenaScan::of_partition(Arc::clone(&self.shards), shard_of(partition), partition))
+    }
+
     fn reserve(&self, bytes: u64) -> Result<(), EngineError> {
         self.pool.reserve(bytes)
     }
@@ -322,6 +327,12 @@ impl fmt::Debug for Arena {
             .field("usage", &self.usage())
             .finish_non_exhaustive()
     }
+}
+
+/// Returns the number of the shard of a partition, so that a partition is found without a look at
+/// all stripes. Consecutive partitions, of one file's stripes, are in different shards.
+fn shard_of(partition: PartitionId) -> usize {
+    usize::from(partition.0) % SHARDS
 }
 
 /// Returns the order of a block for a full-length stripe.

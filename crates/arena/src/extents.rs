@@ -458,7 +458,7 @@ fn timespec(time: Option<SystemTime>) -> Timespec {
 #[allow(clippy::print_stdout, reason = "a test says what it could not try")]
 mod tests {
     use crate::{Arena, ArenaOptions};
-    use placement::{FileId, StripeNo};
+    use placement::{FileId, PartitionId, StripeNo};
     use rustix::process::geteuid;
     use std::fs::File;
     use std::os::unix::fs::FileExt;
@@ -605,7 +605,7 @@ mod tests {
         let arena =
             Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(16 << 20) }).unwrap();
         let Some(extents) = arena.extents() else { return println!("SKIPPED: no extent files here") };
-        let key = |stripe: u64| StripeKey { file: FileId(1), stripe: StripeNo(stripe) };
+        let key = |stripe: u64| StripeKey { partition: PartitionId(0), file: FileId(1), stripe: StripeNo(stripe) };
         for stripe in 0..10 {
             arena.write(key(stripe), Generation(0), 0, &vec![1; 1 << 16]).unwrap();
         }

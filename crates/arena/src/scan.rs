@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::vec;
 
+use placement::PartitionId;
 use store::{StoreCompletion, StripeEntry, StripeKey, StripeScan};
 
 use crate::arena::Shard;
@@ -11,6 +12,10 @@ use crate::arena::Shard;
 /// once, and a stripe that is made there later is not found.
 pub struct ArenaScan {
     shards: Arc<[Shard]>,
+    /// The partition, if only the stripes of one are wanted.
+    partition: Option<PartitionId>,
+    /// The number of the shard after the last one.
+    end: usize,
     /// The number of the shard whose keys are in `keys`, plus 1.
     reached: usize,
     keys: vec::IntoIter<StripeKey>,
@@ -18,7 +23,14 @@ pub struct ArenaScan {
 
 impl ArenaScan {
     pub fn new(shards: Arc<[Shard]>) -> Self {
-        Self { shards, reached: 0, keys: Vec::new().into_iter() }
+        let end = shards.len();
+        Self { shards, partition: None, end, reached: 0, keys: Vec::new().into_iter() }
+    }
+
+    /// A walk over the stripes of a partition, which are in this shard.
+    pub fn of_partition(shards: Arc<[Shard]>, shard: usize, partition: PartitionId) -> Self {
+        let keys = Vec::new().into_iter();
+        Self { shards, partition: Some(partition), end: shard + 1, reached: shard, keys }
     }
 
     /// The next key with its shard; goes on to the next shard after the last key of one.
@@ -27,8 +39,10 @@ impl ArenaScan {
             if let Some(key) = self.keys.next() {
                 return Some((&self.shards[self.reached - 1], key));
             }
-            let shard = self.shards.get(self.reached)?;
-            self.keys = shard.read().keys().copied().collect::<Vec<_>>().into_iter();
+            let shard = self.shards.get(self.reached).filter(|_| self.reached < self.end)?;
+            let wanted = self.partition;
+            let is_wanted = |key: &StripeKey| wanted.is_none_or(|partition| key.partition == partition);
+            self.keys = shard.read().keys().copied().filter(is_wanted).collect::<Vec<_>>().into_iter();
             self.reached += 1;
         }
     }

@@ -48,7 +48,7 @@ impl SharedMemory for Arena {
 #[cfg(test)]
 mod tests {
     use crate::{Arena, ArenaOptions};
-    use placement::{FileId, StripeNo};
+    use placement::{FileId, PartitionId, StripeNo};
     use std::{fs::File, os::unix::fs::FileExt};
     use store::{Generation, SharedMemory, StripeKey};
 
@@ -57,7 +57,7 @@ mod tests {
         let arena = Arena::new(ArenaOptions { stripe_bytes: 1 << 16, ..ArenaOptions::with_capacity(8 << 20) }).unwrap();
         let files: Vec<_> = (0..).zip(arena.lengths()).map(|(at, _)| File::from(arena.open(at).unwrap())).collect();
         for stripe in 0..40_u8 {
-            let key = StripeKey { file: FileId(7), stripe: StripeNo(stripe.into()) };
+            let key = StripeKey { partition: PartitionId(0), file: FileId(7), stripe: StripeNo(stripe.into()) };
             arena.write(key, Generation(0), 0, &vec![stripe; 50_000]).unwrap();
             let view = arena.read(key, 10_000, 40_000).unwrap();
             let place = arena.locate(&view[5..]).unwrap();

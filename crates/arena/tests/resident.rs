@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use arena::{Arena, ArenaOptions};
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use store::{Generation, StripeKey, StripeStore};
 
 const MIB: u64 = 1 << 20;
@@ -27,7 +27,7 @@ fn fill(arena: &Arena, numbers: impl Iterator<Item = u64>, len: usize) {
 }
 
 fn key(number: u64) -> StripeKey {
-    StripeKey { file: FileId(number), stripe: StripeNo(0) }
+    StripeKey { partition: PartitionId(0), file: FileId(number), stripe: StripeNo(0) }
 }
 
 #[test]

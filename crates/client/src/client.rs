@@ -41,7 +41,7 @@ pub(crate) struct CallOptions {
 }
 
 pub(crate) struct Inner {
-    router: Router,
+    pub router: Router,
     pub usages: Usages,
     /// Number of intents that were begun.
     intent_count: AtomicU64,

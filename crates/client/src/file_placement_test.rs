@@ -10,7 +10,7 @@ use crate::{
 use bytes::Bytes;
 use node::{BackingFd, NodeSettings, OnInvalidate, ReplyFuture};
 use parking_lot::Mutex;
-use placement::{FileId, NodeId, PlacementSpec, Policy, StripeNo, StripeSize};
+use placement::{FileId, NodeId, PartitionId, PlacementSpec, Policy, StripeNo, StripeSize};
 use std::{
     sync::{
         Arc,
@@ -53,8 +53,11 @@ impl InspectedPool {
 
     /// The nodes that hold bytes of a stripe.
     fn holders(&self, file: FileId, stripe: u64) -> Vec<u32> {
-        let key = StripeKey { file, stripe: StripeNo(stripe) };
-        let holds = |engine: &Arc<ModelEngine>| !engine.read(key, 0, 1).unwrap().is_empty();
+        let key = |partition| StripeKey { partition: PartitionId(partition), file, stripe: StripeNo(stripe) };
+        let partitions = 0..u16::try_from(self.pool.nodes()[0].settings().partitions).unwrap();
+        let holds = |engine: &Arc<ModelEngine>| {
+            partitions.clone().any(|partition| !engine.read(key(partition), 0, 1).unwrap().is_empty())
+        };
         (1..).zip(&self.engines).filter(|(_, engine)| holds(engine)).map(|(node, _)| node).collect()
     }
 

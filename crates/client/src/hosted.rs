@@ -152,6 +152,17 @@ impl Client {
                 self.query_node(other, Body::NoteUnused { file }).await?.done()
             }
             HostWork::Settle(file) => self.settle_hosted(node, file).await,
+            HostWork::EndSession { node: other, session } => {
+                let ended = self.query_node(other, Body::EndMovedSession { session }).await;
+                // What was there has moved on with the node's other partitions.
+                if self.router().nodes.has_departed(other) {
+                    return Ok(());
+                }
+                for deleted in ended?.closed()? {
+                    self.purge(Some(deleted)).await;
+                }
+                Ok(())
+            }
             HostWork::Release { file, session, .. } => {
                 match self.mutate(file.partition(), Command::release(file, session, None)).await {
                     Ok(deleted) => self.purge(deleted).await,

@@ -87,7 +87,7 @@ impl AttributeCache {
                     known.directories.remove(file);
                 }
                 Recall::All => known.clear(),
-                Recall::Bytes(_) | Recall::Names(_) | Recall::Removed(_) => {}
+                Recall::Bytes(_) | Recall::Names(_) | Recall::Removed(_) | Recall::Greet(_) => {}
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Subscribing: sessions that cache what they are answered.
 
-use crate::Client;
+use crate::{Client, client::Inner};
 use node::OnInvalidate;
 use placement::FileId;
 use std::sync::{Arc, atomic::Ordering::Relaxed};
+use tokio::runtime::Builder;
 use wire::{Command, Outcome, Recall};
 
 impl Client {
@@ -23,6 +24,9 @@ impl Client {
         let on_invalidate: OnInvalidate = Arc::new(move |recalls: &[Recall]| {
             if let Some(inner) = inner.upgrade() {
                 inner.attribute_cache.invalidate(recalls);
+                for recall in recalls {
+                    inner.introduce(*recall);
+                }
             }
             on_invalidate(recalls);
         });
@@ -53,5 +57,17 @@ impl Client {
         let closed = self.close().await;
         self.router().unsubscribe(self.session());
         closed
+    }
+}
+
+impl Inner {
+    /// Says hello to a node that a partition moves to, on the thread that delivers invalidations.
+    /// If that fails, the node that asked finds out.
+    fn introduce(&self, recall: Recall) {
+        let Recall::Greet(node) = recall else { return };
+        let Ok(runtime) = Builder::new_current_thread().build() else { return };
+        if let Err(refusal) = runtime.block_on(self.router.introduce(node)) {
+            tracing::debug!(%refusal, node = node.0, "no hello to a node that a partition moves to");
+        }
     }
 }

@@ -2,9 +2,9 @@
 //! that is driven step by step.
 
 use crate::{Connection, FdLeaseFuture, ProgramFdFuture};
-use node::{BackingFd, OnInvalidate, ReplyFuture, sleep_until};
+use node::{BackingFd, MoveError, MoveLink, Node, OnInvalidate, ReplyFuture, sleep_until};
 use parking_lot::Mutex;
-use placement::Epoch;
+use placement::{Epoch, PartitionEntry, PartitionId};
 use std::{
     sync::{
         Arc,
@@ -51,6 +51,19 @@ macro_rules! forward_subscription {
             self.$inner.unsubscribe(session);
         }
     };
+}
+
+/// Moves a partition from node to node in this process, as the managers of a pool have it done.
+pub async fn hand_over(from: &Arc<Node>, to: &Arc<Node>, partition: PartitionId) -> Result<PartitionEntry, MoveError> {
+    let before = from.entry(partition).ok_or(MoveError::NotServed)?;
+    let (entry, target) = (before.moved(to.id()), to.clone());
+    let link: MoveLink = Arc::new(move |request| target.handle(request));
+    from.send_partition((partition, before.epoch), to.id(), link).await?;
+    to.learn(partition, entry.clone());
+    from.learn(partition, entry.clone());
+    to.close_arrived_sessions().await;
+    from.clear_leftovers().await.expect("an engine in memory does not fail");
+    Ok(entry)
 }
 
 /// Rates of faults, per thousand calls.

@@ -99,6 +99,13 @@ impl Usages {
     }
 }
 
+impl Usages {
+    /// Forgets the nodes that have left the pool.
+    fn keep(&self, present: &[&NodeLink]) {
+        self.known.lock().retain(|node, _| present.iter().any(|link| link.node == *node));
+    }
+}
+
 impl Client {
     /// Returns whether a node does not answer now, and how often one has ceased to so far. Nodes
     /// that nobody has called since do not count.
@@ -111,6 +118,7 @@ impl Client {
     /// [`Self::query_usage`] or [`Self::usages`] so far counts as nothing.
     pub fn usage(&self) -> SpaceUsage {
         let links = self.router().nodes.links();
+        self.inner.usages.keep(&links);
         let polled = links.iter().filter_map(|link| Some((link.node, self.poll_usage(&*link.connection)?)));
         self.inner.usages.update(polled)
     }
@@ -121,6 +129,7 @@ impl Client {
         let links = self.router().nodes.links();
         let queries = links.iter().map(|link| async move { (link.node, self.query_node_usage(link).await) });
         let answered = join_all(queries).await;
+        self.inner.usages.keep(&self.router().nodes.links());
         self.inner.usages.update(answered.iter().filter_map(|(node, usage)| Some((*node, *usage.as_ref().ok()?))));
         answered
     }
@@ -158,6 +167,7 @@ impl Client {
         let request = || router.usage_request();
         let answered = call_until_answered(&*link.connection, router.retry_policy, request).await;
         if let Err(Refusal::Unavailable { tries, why, .. }) = &answered {
+            router.learn_from_others(&router.session_state(), link).await;
             router.nodes.record_outage(link, *tries, why);
         }
         answered?.usage()

@@ -50,6 +50,8 @@ pub(crate) fn on_invalidate(kernel: &Arc<KernelState>, recalls: &[Recall]) {
                 retry_until_known(kernel, directory, || notifier.invalidate_bytes(directory.0, 0, 0));
             }
             Recall::Removed(file) => kernel.schedule_prune(file),
+            // The client has done that.
+            Recall::Greet(_) => {}
             Recall::All => invalidate_all(kernel),
         }
     }

@@ -34,6 +34,9 @@ pub enum WorkerKind {
     Deletes,
     /// Does what other nodes need to know of this host, and it of them.
     Hosted,
+    /// Removes the stripes of partitions that have left, and ends sessions that have ended
+    /// elsewhere in those that have arrived.
+    Moves,
     /// Removes the stripes that belong to no file, of long and of ended sessions.
     Strays,
     /// Ends what a session had open, when its connection has ended.
@@ -54,13 +57,14 @@ struct WorkerRow {
 }
 
 /// The list, in the order of [`WorkerKind`].
-const WORKERS: [WorkerRow; 10] = [
+const WORKERS: [WorkerRow; 11] = [
     WorkerRow { name: "demotion", turn: Some(Node::demote_due), backlog: |node| node.demotions.len() },
     WorkerRow { name: "thinning", turn: Some(Node::thin_next), backlog: |node| node.thinning_queue.len() },
     WorkerRow { name: "leases", turn: Some(Node::probe_next_leases), backlog: |node| node.open_leases.len() },
     WorkerRow { name: "locks", turn: Some(Node::unlock_ended_processes), backlog: |node| node.process_monitor.len() },
     WorkerRow { name: "deletes", turn: None, backlog: |node| node.open_leases.pending_deletes() },
     WorkerRow { name: "hosted", turn: None, backlog: |node| node.hosted.waiting() },
+    WorkerRow { name: "moves", turn: None, backlog: |node| node.arrivals.leftovers() },
     WorkerRow { name: "strays", turn: None, backlog: |node| node.stray_stripes.files() },
     WorkerRow { name: "sessions", turn: None, backlog: |_| 0 },
     WorkerRow { name: "pins", turn: None, backlog: |_| 0 },

@@ -12,11 +12,11 @@ use crate::{
 use bytes::Bytes;
 use partition::{Applied, CommandCaller, Effects, EntryBody, Invalidation, LogEntry, Partition};
 use placement::{FileId, NodeId, PartitionId};
-use std::sync::atomic::Ordering::Relaxed;
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 use store::{EngineError, StripeStore};
 use wire::{
     Answer, Command, Content, Credentials, Extent, FoundObject, HostedAnswer, Object, OpenedFile, Outcome,
-    RangeContent, Recall, Refusal, RequestId, Session,
+    RangeContent, Recall, Refusal, RequestId, Session, SpaceShortage,
 };
 
 /// A command in progress, kept until there is space for it.
@@ -429,6 +429,13 @@ fn reserve(engine: &dyn StripeStore, wanted: u64) -> Result<Option<Refusal>, Eng
         Ok(()) => Ok(None),
         Err(error) => refusal_from(error, Object::Pool).map(Some),
     }
+}
+
+/// Maps an engine error to a refusal, for a caller that does not wait for space.
+pub fn refusal_without_wait(error: EngineError, object: Object) -> Refusal {
+    refusal_from(error, object).unwrap_or_else(|EngineFull { capacity, used, wanted }| {
+        Refusal::NoSpace(SpaceShortage { node: None, capacity, used, wanted, waited: Duration::ZERO })
+    })
 }
 
 /// Maps an engine error to a refusal. `EngineFull` is kept apart, because the caller may wait for

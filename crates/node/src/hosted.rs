@@ -81,6 +81,13 @@ pub enum HostWork {
         /// The file.
         file: FileId,
     },
+    /// End a session where a partition of this node with something of it has moved.
+    EndSession {
+        /// That node.
+        node: NodeId,
+        /// The session.
+        session: Session,
+    },
     /// Find out whether a file of this host is still there, and demote it if it is small.
     Settle(FileId),
 }
@@ -172,6 +179,11 @@ impl HostedFiles {
         }
         drop(waiting);
         self.added.notify_one();
+    }
+
+    /// Number of files of this host whose inodes are at other nodes.
+    pub fn files(&self) -> usize {
+        self.files.lock().len()
     }
 
     /// Amount of work that waits.

@@ -42,6 +42,10 @@
 //! Modules for work beside requests:
 //! - `background`: what a worker is, the list of all workers, and the record of what each did
 //!
+//! Modules for moves of partitions between nodes:
+//! - `map_entries`: the node's knowledge of the map: requests that are served, refused, or wait
+//! - `migration`: the move of a partition: its source, its target, changes that are forwarded
+//!
 //! Modules for the end of sessions and of programs:
 //! - `session_index`: the end of a session, and an index of the partitions in which it has left
 //!   state
@@ -71,7 +75,6 @@ mod entry_log;
 mod execute;
 mod extent_ops;
 mod extents;
-mod hand_over;
 mod host_files;
 mod hosted;
 mod invalidation_sender;
@@ -79,6 +82,7 @@ mod lock_queue;
 mod loom_shim;
 mod map_entries;
 mod metrics;
+mod migration;
 mod node;
 mod object;
 mod observe;
@@ -100,10 +104,10 @@ mod timer;
 pub use background::{BackgroundWorker, WorkerKind, WorkerRecord, run_worker};
 pub use backing::{BackingFd, BackingLease};
 pub use entry_log::EntryLog;
-pub use hand_over::HandOverError;
 pub use hosted::{HostWork, HostedDemotion};
 pub use metrics::MetricsRecorder;
-pub use node::{Node, StopHook, embedded};
+pub use migration::{LocalLoad, MoveError, MoveLink};
+pub use node::{ManagerHook, Node, StopHook, embedded};
 pub use partition::HostedBytes;
 pub use reply_future::ReplyFuture;
 pub use settings::NodeSettings;

@@ -9,7 +9,7 @@
 //! ```
 
 use crate::{Node, ReplyFuture, now, sleep_until};
-use placement::{Epoch, PartitionEntry, PartitionId};
+use placement::{Epoch, PartitionEntry, PartitionId, PartitionMap};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -71,13 +71,49 @@ impl Node {
         self.partitions.epoch(partition).filter(|_| self.partitions.serves(partition))
     }
 
-    /// Takes an entry of the map, if it is newer than the one that is known.
+    /// True if this node serves a partition.
+    pub fn serves_any(&self) -> bool {
+        self.partitions.count_served() > 0
+    }
+
+    /// Returns the entry of a partition, as far as this node knows.
+    pub fn entry(&self, partition: PartitionId) -> Option<PartitionEntry> {
+        self.map.read().entry(partition).cloned()
+    }
+
+    /// Takes an entry of the map, if it is newer than the one that is known. A partition that has
+    /// arrived is served from now on, and one that waits here is not any more.
     pub fn learn(&self, partition: PartitionId, entry: PartitionEntry) {
-        let epoch = entry.epoch;
+        let (epoch, server) = (entry.epoch, entry.server);
         if Arc::make_mut(&mut *self.map.write()).learn(partition, entry) {
+            if server == self.id() {
+                self.end_departure(partition);
+                self.finish_arrival(partition, epoch);
+            } else {
+                self.cancel_arrival(partition, epoch);
+                self.finish_departure(partition, server);
+            }
             self.partitions.set_epoch(partition, epoch);
             self.learned.notify_waiters();
         }
+    }
+
+    /// Takes the entries of a map that are newer, and the addresses of nodes.
+    pub fn learn_map(&self, map: &PartitionMap) {
+        let newer =
+            |id: &PartitionId| map.entry(*id).is_some_and(|entry| self.partitions.epoch(*id) < Some(entry.epoch));
+        Arc::make_mut(&mut *self.map.write()).learn_nodes(map);
+        let last = u16::try_from(map.partitions() - 1).unwrap_or(u16::MAX);
+        for id in (0..=last).map(PartitionId).filter(newer) {
+            if let Some(entry) = map.entry(id) {
+                self.learn(id, entry.clone());
+            }
+        }
+    }
+
+    /// The map, as far as this node knows.
+    pub fn known_map(&self) -> Arc<PartitionMap> {
+        self.map.read().clone()
     }
 
     /// The refusal of a request for a partition that is not served here, or not as of its epoch; it

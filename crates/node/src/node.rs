@@ -13,6 +13,7 @@ use crate::{
     lock_queue::LockQueue,
     map_entries::EntryCheck,
     metrics::NodeMetrics,
+    migration::{Arrivals, Departures, ForwardingStore},
     observe::is_traced,
     open_leases::OpenLeases,
     partitions::LocalPartitions,
@@ -23,6 +24,7 @@ use crate::{
     subscriber_set::SubscriberSet,
     thinning::ThinningQueue,
 };
+use bytes::Bytes;
 use parking_lot::RwLock;
 use placement::{FileId, NodeId, PartitionMap};
 use std::{
@@ -53,7 +55,11 @@ pub struct Node {
     /// Wakes requests that wait for an entry of the map.
     pub(crate) learned: Notify,
     pub(crate) partitions: LocalPartitions,
+    /// The stripes; what changes them is forwarded while their partition is moved.
     pub(crate) engine: Arc<dyn StripeStore>,
+    pub(crate) forwarding: Arc<ForwardingStore>,
+    pub(crate) departures: Departures,
+    pub(crate) arrivals: Arrivals,
     shared_memory: Option<Arc<dyn SharedMemory>>,
     pub(crate) host_files: HostFiles,
     pub(crate) hosted: HostedFiles,
@@ -76,9 +82,13 @@ pub struct Node {
     /// Estimate of the capacity of the whole pool: partitions are distributed by memory.
     pub(crate) pool_bytes: u64,
     stop: OnceLock<StopHook>,
+    manager: OnceLock<ManagerHook>,
     /// Set once the node records metrics.
     pub(crate) metrics: OnceLock<Box<NodeMetrics>>,
 }
+
+/// Answers messages about the nodes of the pool.
+pub type ManagerHook = Box<dyn Fn(Bytes) -> ReplyFuture + Send + Sync>;
 
 /// Called when a node is asked to end, on the thread that serves the request: it must not block.
 pub type StopHook = Box<dyn Fn() + Send + Sync>;
@@ -105,7 +115,8 @@ impl Node {
         let extents = ExtentSlots::new(id, engine.extents());
         let shared_memory = engine.clone().shared_memory();
         let open_leases = OpenLeases::new(engine.clone().placeholders());
-        let engine = engine.stripes();
+        let forwarding = Arc::new(ForwardingStore::new(engine.stripes(), settings.partitions));
+        let engine: Arc<dyn StripeStore> = forwarding.clone();
         assert!(
             settings.stripe_bytes <= engine.stripe_bytes(),
             "the stripes of the settings are longer than the engine's"
@@ -129,6 +140,9 @@ impl Node {
             learned: Notify::new(),
             partitions,
             engine,
+            forwarding,
+            departures: Departures::default(),
+            arrivals: Arrivals::default(),
             shared_memory,
             host_files: HostFiles::default(),
             hosted: HostedFiles::default(),
@@ -149,6 +163,7 @@ impl Node {
             files: AtomicU64::new(files),
             pool_bytes,
             stop: OnceLock::new(),
+            manager: OnceLock::new(),
             metrics: OnceLock::new(),
         })
     }
@@ -195,12 +210,17 @@ impl Node {
             Body::NoteLock { file, lock } => {
                 ReplyFuture::ready(self.note_lock(file, lock).map(Answer::LockOwner).map_err(Failure::Refused))
             }
-            Body::Stripe { file, stripe, action } => self.execute_stripe(session, StripeKey { file, stripe }, action),
+            Body::Stripe { file, stripe, action } => {
+                self.execute_stripe(session, StripeKey { partition, file, stripe }, action)
+            }
+            Body::Move { step } => self.receive_move(partition, epoch, step),
+            Body::Manage { message } => self.call_manager(message),
             Body::ProbeLease { lease } => ReplyFuture::ready(Ok(Answer::LeaseStatus(self.probe_lease(lease)))),
             Body::EndSession { session } => match self.check_session(session) {
                 Ok(()) => self.close_session(session),
                 Err(refusal) => ReplyFuture::ready(Err(Failure::Refused(refusal))),
             },
+            Body::EndMovedSession { session } => self.close_session(session),
             Body::FindLeases { device, inode, after } => {
                 ReplyFuture::ready(Ok(Answer::OpenLeases(self.find_leases((device, inode), after))))
             }
@@ -214,6 +234,20 @@ impl Node {
     /// is refused. Only the first hook set counts.
     pub fn on_stop(&self, hook: StopHook) {
         let _ = self.stop.set(hook);
+    }
+
+    /// Sets what answers messages about the nodes of the pool. Without it they are refused. Only
+    /// the first one set counts.
+    pub fn on_manage(&self, hook: ManagerHook) {
+        let _ = self.manager.set(hook);
+    }
+
+    fn call_manager(&self, message: Bytes) -> ReplyFuture {
+        if let Some(manager) = self.manager.get() {
+            return manager(message);
+        }
+        let what = "growing and shrinking a pool in the memory of a process".into();
+        ReplyFuture::ready(Err(Refusal::Unsupported { object: Object::Pool, what }.into()))
     }
 
     fn call_stop_hook(&self) -> Outcome<Answer> {

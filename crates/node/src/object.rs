@@ -155,11 +155,10 @@ impl Node {
         let reserved = partition.reserved(file, call.session);
         drop(partition);
         let Some(layout) = reserved else { return Some(Err(Refusal::Stale(Object::File(file)))) };
-        if !self.holds_stripe(file, layout, 0) {
-            let why = "an object came with its bytes to a node where its stripe is not";
-            return Some(Err(Refusal::invalid(Object::File(file), why)));
+        let key = self.stripe_key(file, layout, 0);
+        if !self.partitions.serves(key.partition) {
+            return Some(Err(self.moved(key.partition)));
         }
-        let key = StripeKey { file, stripe: StripeNo(0) };
         let submitted = self.write_last(key, Generation(0), 0, first);
         let is_expected =
             |partition: &Partition| partition.reserved(file, call.session).is_some() || partition.has(file);
@@ -178,8 +177,10 @@ impl Node {
         written: Result<(), EngineError>,
     ) -> Result<Outcome<Answer>, EngineFull> {
         let Some((file, _)) = first_stripe(call) else { return self.try_execute(call) };
-        if let Err(error) = written {
-            return refusal_from(error, Object::File(file)).map(Err);
+        match written {
+            Ok(()) => {}
+            Err(EngineError::Moved { key }) => return Ok(Err(self.moved(key.partition))),
+            Err(error) => return refusal_from(error, Object::File(file)).map(Err),
         }
         if let Some(Command::PutObject { contents: Contents::Striped { first, .. }, .. }) = &mut call.command {
             *first = Bytes::new();
@@ -187,10 +188,10 @@ impl Node {
         self.try_execute(call)
     }
 
-    fn holds_stripe(&self, file: FileId, layout: Layout, stripe: u64) -> bool {
-        let settings = self.settings();
-        let home = layout.partition(settings.seed, file, StripeNo(stripe), settings.partitions);
-        self.partitions.serves(home)
+    /// The key of a stripe of a file with this layout.
+    pub(crate) fn stripe_key(&self, file: FileId, layout: Layout, stripe: u64) -> StripeKey {
+        let (settings, stripe) = (self.settings(), StripeNo(stripe));
+        StripeKey { partition: layout.partition(settings.seed, file, stripe, settings.partitions), file, stripe }
     }
 
     /// Subtracts the extent's change count from the version in a condition: a partition's version
@@ -273,11 +274,16 @@ impl Node {
             let (from, to) = (offset.max(stripe * stripe_bytes), end.min((stripe + 1) * stripe_bytes));
             let within = u32::try_from(from % stripe_bytes).expect("below the length of a stripe");
             let length = u32::try_from(to - from).expect("at most a stripe");
-            if !self.holds_stripe(file, layout, stripe) {
+            let key = self.stripe_key(file, layout, stripe);
+            if !self.partitions.serves(key.partition) {
                 return Ok(answer(Content::Striped(layout)));
             }
-            let key = StripeKey { file, stripe: StripeNo(stripe) };
-            match self.engine.read(key, within, length) {
+            let read = self.engine.read(key, within, length);
+            // If it has left meanwhile, its stripes may have been removed.
+            if !self.partitions.serves(key.partition) {
+                return Ok(answer(Content::Striped(layout)));
+            }
+            match read {
                 StoreCompletion::Ready(Ok(bytes)) if is_one => return Ok(answer(Content::Bytes(bytes))),
                 StoreCompletion::Ready(Ok(bytes)) if bytes.len() == length as usize => pieces.push(bytes),
                 // A hole: the client fills it in. Or the engine is slow: the client reads each
@@ -313,10 +319,10 @@ impl Node {
 
     fn try_remove_stripes(&self, PendingDelete { file, layout, stripes }: &PendingDelete) -> bool {
         let few = stripes.iter().nth(CLEARED_STRIPES_MAX).is_none();
-        if !few || !stripes.iter().all(|stripe| self.holds_stripe(*file, *layout, stripe)) {
+        let key = |stripe| self.stripe_key(*file, *layout, stripe);
+        if !few || !stripes.iter().all(|stripe| self.partitions.serves(key(stripe).partition)) {
             return false;
         }
-        let key = |stripe| StripeKey { file: *file, stripe: StripeNo(stripe) };
         // If the engine is slow, the client waits for the removal: it requests it once more.
         if !stripes.iter().all(|stripe| matches!(self.engine.remove(key(stripe)), StoreCompletion::Ready(Ok(())))) {
             return false;

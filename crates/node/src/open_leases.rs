@@ -22,7 +22,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
-use store::{Access, PlaceholderHandle, PlaceholderKind, Placeholders, Slot, StoreCompletion, StripeKey};
+use store::{Access, PlaceholderHandle, PlaceholderKind, Placeholders, Slot, StoreCompletion};
 use tokio::sync::Notify;
 use wire::{
     Answer, Command, Extent, LeaseKind, LeaseStatus, LockOwner, OPEN_LEASES_MAX, OpenFlags, OpenLease, OpenLeaseId,
@@ -312,7 +312,7 @@ impl Node {
     /// writer is done. Clients that have handles request that themselves.
     fn shrink_last_stripe(&self, file: FileId) {
         let last = self.partitions.lock(file.partition()).and_then(|partition| partition.last_stripe(file));
-        let fitted = last.map(|stripe| self.engine.shrink_to_fit(StripeKey { file, stripe }));
+        let fitted = last.map(|(layout, stripe)| self.engine.shrink_to_fit(self.stripe_key(file, layout, stripe.0)));
         if let Some(StoreCompletion::Ready(Err(error))) = fitted {
             tracing::debug!(%error, %file, "the last stripe keeps its slack");
         }

@@ -15,8 +15,11 @@
 
 use crate::Node;
 use parking_lot::Mutex;
-use placement::{FileId, StripeNo};
-use std::{collections::HashMap, time::Duration};
+use placement::{FileId, PartitionId, StripeNo};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 use store::{StoreCompletion, StripeKey};
 use wire::{AllocateMode, Command, FILE_BYTES_MAX, Object, Outcome, Refusal, Session, SpaceShortage, StripeRuns};
 
@@ -33,12 +36,15 @@ pub struct StrayStripes(Mutex<StrayState>);
 
 #[derive(Debug, Default)]
 struct StrayState {
-    by_session: HashMap<Session, HashMap<FileId, StripeRuns>>,
+    by_session: HashMap<Session, HashMap<FileId, FileStrays>>,
     /// The stripes that are being asked about, without those written since then.
     queried: HashMap<FileId, Vec<(u64, StripeRuns)>>,
     /// Number of queries that were sent.
     queries: u64,
 }
+
+/// Noted stripes of a file, by the partition that has them.
+type FileStrays = BTreeMap<PartitionId, StripeRuns>;
 
 /// Stripes here that a session wrote, for the node of their file, which is asked which of them
 /// belong to no file.
@@ -48,6 +54,7 @@ pub struct StrayQuery {
     pub file: FileId,
     /// Its stripes.
     pub stripes: StripeRuns,
+    by_partition: FileStrays,
     number: u64,
 }
 
@@ -69,10 +76,39 @@ impl StrayStripes {
         self.0.lock().by_session.values().map(HashMap::len).sum()
     }
 
+    /// Adds the notes of a partition that has arrived.
+    pub fn add(&self, session: Session, partition: PartitionId, file: FileId, stripes: &StripeRuns) {
+        for stripe in stripes.iter() {
+            self.record(session, StripeKey { partition, file, stripe: StripeNo(stripe) });
+        }
+    }
+
+    /// The notes of a partition.
+    pub fn notes_in(&self, partition: PartitionId) -> Vec<(Session, FileId, StripeRuns)> {
+        let state = self.0.lock();
+        let files = state.by_session.iter().flat_map(|(session, files)| {
+            files.iter().filter_map(|(file, noted)| Some((*session, *file, noted.get(&partition)?.clone())))
+        });
+        files.collect()
+    }
+
+    /// Drops the notes of a partition that has left.
+    pub fn forget_partition(&self, partition: PartitionId) {
+        let mut state = self.0.lock();
+        for files in state.by_session.values_mut() {
+            files.retain(|_, noted| {
+                noted.remove(&partition);
+                !noted.is_empty()
+            });
+        }
+        state.by_session.retain(|_, files| !files.is_empty());
+    }
+
     fn record(&self, session: Session, key: StripeKey) {
         let (stripe, end) = (key.stripe.0, key.stripe.0.saturating_add(1));
         let mut state = self.0.lock();
-        state.by_session.entry(session).or_default().entry(key.file).or_default().insert(stripe, end);
+        let noted = state.by_session.entry(session).or_default().entry(key.file).or_default();
+        noted.entry(key.partition).or_default().insert(stripe, end);
         for (_, queried) in state.queried.get_mut(&key.file).into_iter().flatten() {
             queried.remove(stripe, end);
         }
@@ -82,12 +118,17 @@ impl StrayStripes {
 impl StrayState {
     /// Takes the notes of a session about a file, to ask about them.
     fn query(&mut self, session: Session, file: FileId) -> Option<StrayQuery> {
-        let stripes = self.by_session.get_mut(&session)?.remove(&file)?;
+        let by_partition = self.by_session.get_mut(&session)?.remove(&file)?;
+        let mut stripes = StripeRuns::new();
+        by_partition
+            .values()
+            .flat_map(StripeRuns::iter)
+            .for_each(|stripe| stripes.insert(stripe, stripe.saturating_add(1)));
         self.by_session.retain(|_, files| !files.is_empty());
         self.queries += 1;
         let number = self.queries;
         self.queried.entry(file).or_default().push((number, stripes.clone()));
-        Some(StrayQuery { file, stripes, number })
+        Some(StrayQuery { file, stripes, by_partition, number })
     }
 
     /// True if the query still covers this stripe: it was not written since.
@@ -184,7 +225,9 @@ impl Node {
         }
         drop(state);
         for (file, stripes) in files {
-            self.remove_unplanned_local(file, &stripes);
+            for (partition, stripes) in &stripes {
+                self.remove_unplanned_local(file, *partition, stripes);
+            }
         }
         queried
     }
@@ -193,8 +236,8 @@ impl Node {
     /// something of them was written.
     pub fn sessions_with_due_strays(&self) -> Vec<Session> {
         let state = self.stray_stripes.0.lock();
-        let is_crowded = |(session, files): &(&Session, &HashMap<FileId, StripeRuns>)| {
-            files.values().map(StripeRuns::runs).sum::<usize>() > RECORDED_RUNS_MAX
+        let is_crowded = |(session, files): &(&Session, &HashMap<FileId, FileStrays>)| {
+            files.values().flat_map(FileStrays::values).map(StripeRuns::runs).sum::<usize>() > RECORDED_RUNS_MAX
                 || self.session_index.has_ended(**session)
         };
         state.by_session.iter().filter(is_crowded).map(|(session, _)| *session).collect()
@@ -214,7 +257,9 @@ impl Node {
             // A later write is noted before it is done, and noting waits for this lock.
             let state = self.stray_stripes.0.lock();
             if state.covers(query, stripe) {
-                self.remove_stray(StripeKey { file: query.file, stripe: StripeNo(stripe) });
+                query.by_partition.iter().filter(|(_, noted)| noted.contains(stripe)).for_each(|(partition, _)| {
+                    self.remove_stray(StripeKey { partition: *partition, file: query.file, stripe: StripeNo(stripe) });
+                });
             }
         }
         self.end_stray_query(query);
@@ -226,15 +271,15 @@ impl Node {
     }
 
     /// Removes unplanned stripes of a file whose partition is here, or does not exist.
-    fn remove_unplanned_local(&self, file: FileId, stripes: &StripeRuns) {
+    fn remove_unplanned_local(&self, file: FileId, partition: PartitionId, stripes: &StripeRuns) {
         let exists = u32::from(file.partition().0) < self.settings().partitions;
         for stripe in stripes.iter() {
             // Nobody plans the stripe while its partition is locked.
-            let partition = self.partitions.lock(file.partition());
+            let home = self.partitions.lock(file.partition());
             let mut one = StripeRuns::new();
             one.insert(stripe, stripe.saturating_add(1));
-            if partition.map_or(!exists, |partition| !partition.find_unowned(file, &one).is_empty()) {
-                self.remove_stray(StripeKey { file, stripe: StripeNo(stripe) });
+            if home.map_or(!exists, |home| !home.find_unowned(file, &one).is_empty()) {
+                self.remove_stray(StripeKey { partition, file, stripe: StripeNo(stripe) });
             }
         }
     }

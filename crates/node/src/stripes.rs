@@ -45,7 +45,12 @@ impl Node {
             }
             StripeAction::Extend { generation, length } => return change(generation, StripeOp::Extend { length }),
             StripeAction::Read { offset, length } => {
-                return reply(self.engine.read(key, offset, length), key, Answer::Bytes);
+                let bytes = self.engine.read(key, offset, length);
+                // If it has left meanwhile, its stripes may have been removed.
+                if !self.partitions.serves(key.partition) {
+                    return ReplyFuture::ready(Err(Failure::Refused(self.moved(key.partition))));
+                }
+                return self.stripe_reply(bytes, key, Answer::Bytes);
             }
             StripeAction::Truncate { generation, length } => {
                 self.record_stray(session, key);
@@ -54,12 +59,12 @@ impl Node {
             StripeAction::Remove => self.engine.remove(key),
             StripeAction::Fit => self.engine.shrink_to_fit(key),
         };
-        reply(changed, key, |()| Answer::Done)
+        self.stripe_reply(changed, key, |()| Answer::Done)
     }
 
     fn mutate_stripe(self: &Arc<Self>, mutation: StripeMutation) -> ReplyFuture {
         let pending = match self.submit_mutation(&mutation) {
-            Ok(StoreCompletion::Ready(done)) => match mutation_outcome(&mutation, done) {
+            Ok(StoreCompletion::Ready(done)) => match self.mutation_outcome(&mutation, done) {
                 Ok(outcome) => return ReplyFuture::ready(outcome.map_err(Failure::Refused)),
                 Err(_) => None,
             },
@@ -74,7 +79,7 @@ impl Node {
     /// space.
     async fn mutate_slowly(&self, mutation: &StripeMutation, pending: Option<PendingOperation<()>>) -> Outcome<Answer> {
         if let Some(pending) = pending
-            && let Ok(outcome) = mutation_outcome(mutation, pending.await)
+            && let Ok(outcome) = self.mutation_outcome(mutation, pending.await)
         {
             return outcome;
         }
@@ -82,7 +87,7 @@ impl Node {
         loop {
             let freed = wait.prepare(|| self.reclaim());
             let done = self.submit_mutation(mutation)?.done().await;
-            match mutation_outcome(mutation, done) {
+            match self.mutation_outcome(mutation, done) {
                 Ok(outcome) => return outcome,
                 Err(full) => wait.pause(freed, full).await?,
             }
@@ -131,29 +136,43 @@ impl Node {
             }
         }
     }
-}
 
-/// The reply to an operation on a stripe that takes no space.
-fn reply<T: Send + 'static>(completion: StoreCompletion<T>, key: StripeKey, answer: fn(T) -> Answer) -> ReplyFuture {
-    let finish = move |done: Result<T, EngineError>| {
-        done.map(answer).map_err(|error| Failure::Refused(refusal_or_io(error, key)))
-    };
-    match completion {
-        StoreCompletion::Ready(done) => ReplyFuture::ready(finish(done)),
-        StoreCompletion::Pending(pending) => ReplyFuture::deferred(async move { finish(pending.await) }),
+    /// The reply to an operation on a stripe that takes no space.
+    fn stripe_reply<T: Send + 'static>(
+        self: &Arc<Self>,
+        completion: StoreCompletion<T>,
+        key: StripeKey,
+        answer: fn(T) -> Answer,
+    ) -> ReplyFuture {
+        let node = self.clone();
+        let finish =
+            move |done: Result<T, EngineError>| done.map(answer).map_err(|error| node.stripe_refusal(error, key));
+        match completion {
+            StoreCompletion::Ready(done) => ReplyFuture::ready(finish(done)),
+            StoreCompletion::Pending(pending) => ReplyFuture::deferred(async move { finish(pending.await) }),
+        }
     }
-}
 
-fn mutation_outcome(mutation: &StripeMutation, done: Result<(), EngineError>) -> Result<Outcome<Answer>, EngineFull> {
-    match done {
-        Ok(()) => Ok(Ok(Answer::Done)),
-        Err(error) => refusal_from(error, Object::File(mutation.key.file)).map(Err),
+    fn mutation_outcome(
+        &self,
+        mutation: &StripeMutation,
+        done: Result<(), EngineError>,
+    ) -> Result<Outcome<Answer>, EngineFull> {
+        match done {
+            Ok(()) => Ok(Ok(Answer::Done)),
+            Err(EngineError::Moved { key }) => Ok(Err(self.moved(key.partition))),
+            Err(error) => refusal_from(error, Object::File(mutation.key.file)).map(Err),
+        }
     }
-}
 
-/// Maps an engine error of a call that takes no space: `EngineFull` becomes an I/O error.
-fn refusal_or_io(error: EngineError, key: StripeKey) -> Refusal {
-    let why = "the engine says that it is full, though nothing was written";
-    refusal_from(error, Object::File(key.file))
-        .unwrap_or(Refusal::Io { object: Object::File(key.file), why: why.into() })
+    /// Maps an engine error of a call that takes no space: `EngineFull` becomes an I/O error.
+    fn stripe_refusal(&self, error: EngineError, key: StripeKey) -> Failure {
+        let why = "the engine says that it is full, though nothing was written";
+        let refusal = match error {
+            EngineError::Moved { key } => Ok(self.moved(key.partition)),
+            error => refusal_from(error, Object::File(key.file)),
+        };
+        let object = Object::File(key.file);
+        Failure::Refused(refusal.unwrap_or(Refusal::Io { object, why: why.into() }))
+    }
 }

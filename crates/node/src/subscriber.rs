@@ -78,7 +78,9 @@ impl SubscriberQueues {
     /// The queue that carries this invalidation.
     pub fn sender(&self, recall: Recall) -> &Arc<InvalidationSender> {
         match recall {
-            Recall::Attributes(_) | Recall::Names(_) | Recall::Removed(_) | Recall::All => &self.metadata,
+            Recall::Attributes(_) | Recall::Names(_) | Recall::Removed(_) | Recall::Greet(_) | Recall::All => {
+                &self.metadata
+            }
             Recall::Bytes(_) => &self.data,
         }
     }

@@ -7,6 +7,8 @@ use crate::{
     subscriber_index::SubscriberIndex,
 };
 use partition::{CommandCaller, Invalidation, SubscriberId};
+use placement::NodeId;
+use std::collections::HashMap;
 use wire::{Object, Outcome, Recall, Refusal, Session};
 
 /// All subscribers of a node.
@@ -72,15 +74,27 @@ impl SubscriberSet {
         AckWait::new(senders.filter_map(|sender| Some((sender.clone(), sender.find_batch(recall)?))).collect())
     }
 
-    /// Returns the numbers at another node of the subscribers here, by their numbers here. Fails
-    /// with the session of one that is not subscribed there.
-    pub fn numbers_at(&self, other: &Self) -> Result<Vec<Option<SubscriberId>>, Session> {
-        let table = self.table.read();
-        let mut numbers = vec![None; table.len()];
-        for (subscriber, session) in self.index.sessions() {
-            numbers[subscriber.number()] = Some(other.index.find(session).ok_or(session)?);
-        }
-        Ok(numbers)
+    /// Asks all subscribers to subscribe at another node; returns their acks.
+    pub fn introduce(&self, node: NodeId) -> Option<AckWait> {
+        let (table, recall) = (self.table.read(), Recall::Greet(node));
+        let senders = table.iter().flatten().map(|queues| queues.sender(recall));
+        AckWait::new(senders.map(|sender| (sender.clone(), sender.post(recall))).collect())
+    }
+
+    /// Returns the subscribers, with their sessions.
+    pub fn sessions(&self) -> Vec<(SubscriberId, Session)> {
+        let _table = self.table.read();
+        self.index.sessions().collect()
+    }
+
+    /// Returns the numbers here of the subscribers of another node, by their numbers there. Fails
+    /// with the session of one that is not subscribed here.
+    pub fn own_numbers(&self, of_other: &[(SubscriberId, Session)]) -> Result<HashMap<usize, SubscriberId>, Session> {
+        let _table = self.table.read();
+        let own = |(known, session): &(SubscriberId, Session)| {
+            Ok((known.number(), self.index.find(*session).ok_or(*session)?))
+        };
+        of_other.iter().map(own).collect()
     }
 
     fn add(&self, session: Session, on_invalidate: &OnInvalidate) -> Outcome<()> {

@@ -6,7 +6,7 @@ use crate::{
     inode::{DataLocation, FileBody, InodeBody, Striped, first_stripe},
 };
 use bytes::Bytes;
-use placement::{FileId, StripeNo};
+use placement::{FileId, Layout, StripeNo};
 use std::ops::Range;
 use wire::{
     Answer, ChangedFile, Changes, Content, ExtentRequest, FILE_BYTES_MAX, INLINE_BYTES_MAX, Object, OpenFlags,
@@ -68,11 +68,12 @@ impl Partition {
     }
 
     /// Returns the last stripe of a striped file: the one that may have more memory than bytes.
-    pub fn last_stripe(&self, file: FileId) -> Option<StripeNo> {
+    pub fn last_stripe(&self, file: FileId) -> Option<(Layout, StripeNo)> {
         match &self.inodes.get(&file)?.body {
-            InodeBody::File(body) if matches!(body.location, DataLocation::Striped(_)) => {
-                Some(StripeNo(body.size / body.stripe_bytes()))
-            }
+            InodeBody::File(body) => match body.location {
+                DataLocation::Striped(_) => Some((body.placement.layout, StripeNo(body.size / body.stripe_bytes()))),
+                _ => None,
+            },
             _ => None,
         }
     }

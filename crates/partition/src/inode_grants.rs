@@ -6,6 +6,7 @@
 //! room for it.
 
 use crate::{SubscriberId, SubscriberIds};
+use serde::{Deserialize, Serialize};
 
 /// Subscribers whose bits are in the inode itself.
 const FIRST: SubscriberIds = SubscriberIds(u16::MAX as u128);
@@ -42,7 +43,7 @@ pub struct EditMarks {
 }
 
 /// Grants of one inode.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InodeGrants {
     /// The first subscribers of each set.
     first: [u16; GrantSet::ALL.len()],

@@ -45,6 +45,7 @@
 //! - `inode_grants`: the grants of one inode
 //! - `unlinked`: unlinked inodes that still exist because kernels know them
 //! - `soft_state`: the soft state, which goes along when another node serves
+//! - `transfer`: the state of a partition on its way to another node
 //!
 //! Invariants:
 //! - A directory's entries are stored with its inode. Above a limit they are in fragments, which
@@ -99,6 +100,7 @@ mod snapshot;
 mod soft_state;
 mod subscriber_ids;
 mod transaction_parts;
+mod transfer;
 mod traverse;
 mod unlink;
 mod unlinked;
@@ -115,6 +117,7 @@ pub use session_ranges::SessionRanges;
 pub use snapshot::{SnapshotError, SnapshotVersion};
 pub use soft_state::{HostedBytes, SoftState};
 pub use subscriber_ids::{SUBSCRIBER_WORDS, SubscriberId, SubscriberIds};
+pub use transfer::PartitionTransfer;
 
 #[cfg(test)]
 mod acl_test;

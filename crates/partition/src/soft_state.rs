@@ -2,6 +2,7 @@
 
 use crate::{Holder, Partition, SubscriberId, SubscriberIds, inode::InodeBody, inode_grants::InodeGrants};
 use placement::{FileId, NodeId};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -19,7 +20,7 @@ pub enum HostedBytes {
 
 /// State of a partition that the kernels of a node's subscribers may cache, or know.
 /// Subscribers have the numbers of that node.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct SoftState {
     grants: Vec<(FileId, InodeGrants)>,
     /// Subscribers that unlinked inodes are kept for.

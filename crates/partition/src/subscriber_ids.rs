@@ -1,11 +1,22 @@
 //! Subscribers as small numbers, and sets of them.
 
+use serde::{Deserialize, Serialize};
+
 /// Number of words of a set.
 pub const SUBSCRIBER_WORDS: usize = SubscriberId::MAX / u64::BITS as usize;
 
 /// A subscribed session, as a small number: below [`SubscriberId::MAX`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u8")]
 pub struct SubscriberId(u8);
+
+impl TryFrom<u8> for SubscriberId {
+    type Error = &'static str;
+
+    fn try_from(number: u8) -> Result<Self, Self::Error> {
+        Self::new(number.into()).ok_or("a subscriber has a number below 128")
+    }
+}
 
 impl SubscriberId {
     /// Maximum number of subscribers at a time: a mount on each host of a large job.
@@ -24,7 +35,7 @@ impl SubscriberId {
 }
 
 /// A set of subscribers: a bit for each number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscriberIds(pub(crate) u128);
 
 const _: () = assert!(SubscriberId::MAX == u128::BITS as usize);

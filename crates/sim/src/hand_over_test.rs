@@ -10,8 +10,8 @@ use crate::{
     replicas::{PARTITIONS, Replicas},
 };
 use bytes::Bytes;
-use client::testing::SteppedConnection;
-use node::{HandOverError, Node, NodeSettings, OnInvalidate};
+use client::testing::{SteppedConnection, hand_over};
+use node::{MoveError, Node, NodeSettings, OnInvalidate};
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
 use std::{
@@ -24,7 +24,7 @@ use std::{
 };
 use store::{Engine, ModelEngine};
 use test_support::Random;
-use wire::{Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Session};
+use wire::{Failure, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Refusal, Session};
 
 fn logged_pool(nodes: u32, split_entries: u32) -> (Pool, Arc<Replicas>) {
     let (settings, replicas) = Replicas::logged(split_entries);
@@ -36,11 +36,11 @@ pub fn server(pool: &Pool, partition: PartitionId) -> &Arc<Node> {
 }
 
 /// Hands a partition to the next node.
-pub async fn hand_on(pool: &Pool, partition: PartitionId) -> Result<(), HandOverError> {
+pub async fn hand_on(pool: &Pool, partition: PartitionId) -> Result<(), MoveError> {
     let from = server(pool, partition);
     let at = pool.nodes().iter().position(|node| node.id() == from.id()).unwrap();
     let to = &pool.nodes()[(at + 1) % pool.nodes().len()];
-    from.hand_over(partition, to).await.map(drop)
+    hand_over(from, to, partition).await.map(drop)
 }
 
 /// Clients whose messages interleave, while partitions move between their messages.
@@ -82,7 +82,7 @@ async fn try_kernels(seed: u64) -> u32 {
         let partition = PartitionId(u16::from(kernels.random.byte()) % PARTITIONS);
         match hand_on(&pool, partition).await {
             Ok(()) => moved += 1,
-            Err(HandOverError::NotSubscribed(_)) => {}
+            Err(MoveError::NotSubscribed) => {}
             Err(error) => panic!("seed {seed}: {error}"),
         }
     }
@@ -201,7 +201,7 @@ async fn a_hand_over_that_is_given_up_or_waits_too_long_for_a_kernel_leaves_the_
         assert!(given_up.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
     assert_eq!(server(&pool, home).id(), at);
-    assert_eq!(hand_on(&pool, home).await, Err(HandOverError::NoAck));
+    assert_eq!(hand_on(&pool, home).await, Err(MoveError::NoAck));
     assert_eq!(server(&pool, home).id(), at);
     drop(release);
     change.await.unwrap();
@@ -223,10 +223,11 @@ async fn a_partition_that_finds_no_space_or_whose_node_is_another_stays_where_it
     for number in 0..2000 {
         vfs.make_node(FileId::ROOT, format!("f{number}").as_bytes(), wire::Kind::File, 0o600, OWNER).await.unwrap();
     }
-    assert_eq!(hand_on(&pool, PartitionId(0)).await, Err(HandOverError::Full));
+    let full = hand_on(&pool, PartitionId(0)).await;
+    assert!(matches!(full, Err(MoveError::Target(Failure::Refused(Refusal::NoSpace(_))))), "{full:?}");
     assert!(vfs.lookup(FileId::ROOT, b"f7").await.is_ok());
-    let elsewhere = pool.nodes()[1].hand_over(PartitionId(0), &pool.nodes()[0]).await;
-    assert_eq!(elsewhere, Err(HandOverError::NotServed));
+    let elsewhere = hand_over(&pool.nodes()[1], &pool.nodes()[0], PartitionId(0)).await;
+    assert_eq!(elsewhere, Err(MoveError::NotServed));
     assert_eq!(server(&pool, PartitionId(0)).id(), NodeId(1));
 }
 
@@ -236,7 +237,7 @@ async fn a_kernel_that_the_other_node_does_not_know_keeps_a_partition_where_it_i
     let root = FileId::ROOT.partition();
     let at = server(&pool, root).id();
     server(&pool, root).subscribe(Session(7), &(Arc::new(|_: &[Recall]| ()) as OnInvalidate)).unwrap();
-    assert_eq!(hand_on(&pool, root).await, Err(HandOverError::NotSubscribed(Session(7))));
+    assert_eq!(hand_on(&pool, root).await, Err(MoveError::NotSubscribed));
     server(&pool, root).unsubscribe(Session(7));
     hand_on(&pool, root).await.unwrap();
     assert_ne!(server(&pool, root).id(), at);

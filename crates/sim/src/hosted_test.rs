@@ -14,7 +14,7 @@ use client::{
     Objects, RetryPolicy,
     testing::{FaultRates, FaultyConnection},
 };
-use node::{HandOverError, NodeSettings};
+use node::{MoveError, NodeSettings};
 use placement::{Epoch, FileId, NodeId, PartitionId};
 use std::{
     fs,
@@ -466,7 +466,7 @@ async fn try_seed(seed: u64) -> (u32, u32) {
         let partition = if kernels.random.one_in(3) { FileId::ROOT.partition() } else { any };
         match hand_on(&pool, partition).await {
             Ok(()) => moved += 1,
-            Err(HandOverError::NotSubscribed(_)) => {}
+            Err(MoveError::NotSubscribed) => {}
             Err(error) => panic!("seed {seed}: {error}"),
         }
         hosted += u32::from(pool.nodes().iter().any(|node| node.hosted_files() > 0));

@@ -83,7 +83,7 @@ impl KernelCache {
                 self.epoch = self.now;
             }
             // This kernel does not support prune notices; see `unlinked_test.rs`.
-            Recall::Removed(_) => {}
+            Recall::Removed(_) | Recall::Greet(_) => {}
         }
     }
 

@@ -13,12 +13,13 @@ mod sharing;
 mod space;
 
 use bytes::Bytes;
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 
 pub use completions::{
     a_scan_finds_what_stays_while_others_come_and_go, a_scan_gives_every_stripe_with_its_generation_and_length,
-    a_snapshot_is_of_one_moment, an_operation_is_done_though_nobody_waits_for_it,
-    operations_on_one_stripe_take_effect_in_their_order, what_is_synced_is_as_it_was,
+    a_scan_of_a_partition_gives_its_stripes_alone, a_snapshot_is_of_one_moment,
+    an_operation_is_done_though_nobody_waits_for_it, operations_on_one_stripe_take_effect_in_their_order,
+    what_is_synced_is_as_it_was,
 };
 pub use extents::{
     a_cut_extent_never_shows_what_was_cut, a_freed_slot_is_empty_and_its_space_is_free,
@@ -83,6 +84,7 @@ macro_rules! conformance_tests {
             an_operation_is_done_though_nobody_waits_for_it
             a_snapshot_is_of_one_moment
             a_scan_gives_every_stripe_with_its_generation_and_length
+            a_scan_of_a_partition_gives_its_stripes_alone
             a_scan_finds_what_stays_while_others_come_and_go
             what_is_synced_is_as_it_was
             random_calls_agree_with_the_model
@@ -152,7 +154,7 @@ macro_rules! extents_conformance_tests {
 const FIRST: Generation = Generation(0);
 
 fn key(stripe: u64) -> StripeKey {
-    StripeKey { file: FileId(7), stripe: StripeNo(stripe) }
+    StripeKey { partition: PartitionId(0), file: FileId(7), stripe: StripeNo(stripe) }
 }
 
 /// Bytes that differ by position and by `seed`, so that a byte in a wrong place shows. They are
@@ -195,7 +197,7 @@ pub fn what_was_written_is_read(engine: &dyn StripeStore) {
         let middle = engine.read(key(stripe), len / 3, len / 3).wait().expect("readable");
         assert_eq!(middle, data[(len / 3) as usize..][..(len / 3) as usize], "the middle of {len} bytes");
     }
-    let other = StripeKey { file: FileId(8), stripe: StripeNo(3) };
+    let other = StripeKey { partition: PartitionId(0), file: FileId(8), stripe: StripeNo(3) };
     assert!(content(engine, other).is_empty(), "another file's stripe of the same number");
 }
 

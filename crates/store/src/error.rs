@@ -56,6 +56,12 @@ pub enum EngineError {
         /// The error of the system.
         source: io::Error,
     },
+    /// The stripe's partition is moving to another node: ask the node that serves it.
+    #[error("{key} moves to another node")]
+    Moved {
+        /// The stripe.
+        key: StripeKey,
+    },
     /// The store ended before the operation was done.
     #[error("the store was closed before the operation was done")]
     Closed,

@@ -207,9 +207,9 @@ fn full(call: &EngineCall, capacity: u64) -> EngineError {
 mod tests {
     use super::*;
     use crate::{ModelEngine, conformance};
-    use placement::{FileId, StripeNo};
+    use placement::{FileId, PartitionId, StripeNo};
 
-    const KEY: StripeKey = StripeKey { file: FileId(2), stripe: StripeNo(0) };
+    const KEY: StripeKey = StripeKey { partition: PartitionId(0), file: FileId(2), stripe: StripeNo(0) };
 
     fn model() -> ModelEngine {
         ModelEngine::new(1 << 20, 1 << 14)

@@ -225,7 +225,7 @@ impl<S: fmt::Debug> fmt::Debug for LateStore<S> {
 mod tests {
     use super::*;
     use crate::ModelEngine;
-    use placement::{FileId, StripeNo};
+    use placement::{FileId, PartitionId, StripeNo};
     use std::task::{Context, Poll, Waker};
 
     crate::conformance_tests!(|stripes: u64| LateStore::new(ModelEngine::new(stripes * 4096, 4096), stripes));
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn results_come_late_and_out_of_order() {
         let store = LateStore::new(ModelEngine::new(1 << 20, 4096), 3);
-        let key = |stripe| StripeKey { file: FileId(1), stripe: StripeNo(stripe) };
+        let key = |stripe| StripeKey { partition: PartitionId(0), file: FileId(1), stripe: StripeNo(stripe) };
         let mut order = Vec::new();
         let mut writes: Vec<_> =
             (0..20).map(|stripe| (stripe, store.write(key(stripe), Generation(0), 0, &"x".into()))).collect();

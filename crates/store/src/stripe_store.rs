@@ -7,13 +7,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 
 use crate::{EngineError, StoreCompletion};
 
 /// The key of a stripe: a fixed-size piece of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct StripeKey {
+    /// The partition that has the stripe. It is part of the key, so that a scan finds what moves
+    /// with a partition.
+    pub partition: PartitionId,
     /// The file.
     pub file: FileId,
     /// The number of the stripe in the file, from 0.
@@ -114,6 +117,27 @@ pub trait StripeScan: Send + Sync {
     fn next_page(&mut self, limit: usize) -> StoreCompletion<Option<Vec<StripeEntry>>>;
 }
 
+/// A walk over all stripes that leaves out those of other partitions.
+struct PartitionScan {
+    scan: Box<dyn StripeScan>,
+    partition: PartitionId,
+}
+
+impl StripeScan for PartitionScan {
+    fn next_page(&mut self, limit: usize) -> StoreCompletion<Option<Vec<StripeEntry>>> {
+        let partition = self.partition;
+        let only_ours = move |page: Option<Vec<StripeEntry>>| {
+            page.map(|entries| entries.into_iter().filter(|entry| entry.key.partition == partition).collect())
+        };
+        match self.scan.next_page(limit) {
+            StoreCompletion::Ready(page) => StoreCompletion::Ready(page.map(only_ours)),
+            StoreCompletion::Pending(page) => {
+                StoreCompletion::Pending(Box::pin(async move { page.await.map(only_ours) }))
+            }
+        }
+    }
+}
+
 /// A store of stripes by key.
 ///
 /// An operation is *submitted* by the call, which is quick and does not block, so it may be made
@@ -178,6 +202,11 @@ pub trait StripeStore: Send + Sync + fmt::Debug {
 
     /// Begins a walk over all stripes.
     fn scan(&self) -> Box<dyn StripeScan>;
+
+    /// Begins a walk over the stripes of a partition. A page may be empty.
+    fn scan_partition(&self, partition: PartitionId) -> Box<dyn StripeScan> {
+        Box::new(PartitionScan { scan: self.scan(), partition })
+    }
 
     /// Makes all operations durable that were complete when this was called: they are found again
     /// after a restart. What is in memory is as durable as it can be.

@@ -13,6 +13,7 @@ mod recv_budget;
 mod reply_by_ref;
 mod server_connection;
 mod session_cleanup;
+mod session_end;
 mod workers;
 
 use crate::{
@@ -45,6 +46,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time that a dropped server has to end the state of its connections: longer than their goodbyes
 /// may take.
 const DROP_WAIT: Duration = Duration::from_secs(5);
+
+/// Time that a node which has left the pool has to tell the others what has ended.
+const LEAVE_WAIT: Duration = Duration::from_secs(2);
 
 /// Node that is served at one address or several, until it is stopped or dropped.
 #[derive(Debug)]
@@ -149,6 +153,16 @@ impl Server {
             if let Err(error) = task.await {
                 tracing::error!(%error, "serving a node has ended badly");
             }
+        }
+        self.tell_others().await;
+    }
+
+    /// Tells other nodes which sessions have ended, if this one has left the pool: what these
+    /// sessions had here has moved there, and nobody else would tell.
+    async fn tell_others(&self) {
+        let node = &self.state.node;
+        if !node.serves_any() && timeout(LEAVE_WAIT, self.state.cleanup.do_host_work(node)).await.is_err() {
+            tracing::warn!("other nodes may keep open what clients of this node had open");
         }
     }
 }

@@ -67,7 +67,7 @@ pub use object::{Condition, Contents, InvalidVersion, ObjectMeta, Version};
 pub use open_lease::{LeaseKind, LeaseStatus, OpenLease, OpenLeaseId};
 pub use recall::Recall;
 pub use refusal::{MovedPartition, Object, Outcome, Refusal, SpaceShortage};
-pub use request::{Body, OPEN_LEASES_MAX, Request, RequestId, Session, StripeAction, WalkAction};
+pub use request::{Body, MoveStep, OPEN_LEASES_MAX, Request, RequestId, Session, StripeAction, WalkAction};
 pub use request_kind::RequestKind;
 pub use usage::{HostFile, SpaceUsage, StripeRuns};
 pub use worker_status::WorkerStatus;

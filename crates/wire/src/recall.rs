@@ -1,6 +1,6 @@
 //! Recalls: cache invalidations that a node sends to the client of a kernel.
 
-use placement::FileId;
+use placement::{FileId, NodeId};
 use serde::{Deserialize, Serialize};
 
 /// A cache entry that a subscribed session must drop, because it has changed or is about to.
@@ -15,6 +15,9 @@ pub enum Recall {
     /// An inode that has lost its last name. It is kept until each notified session reports that
     /// its kernel has forgotten it.
     Removed(FileId),
+    /// Nothing to drop: say hello to this node and subscribe there, because a partition moves to
+    /// it.
+    Greet(NodeId),
     /// Everything: the session's grants have ended with the connection that carried its
     /// invalidations.
     All,

@@ -217,6 +217,53 @@ pub enum Body {
     },
     /// Returns the status of what the node does beside requests. -> `Workers`
     Workers,
+    /// A step by which the node that serves the partition moves it to this node. -> `Done`
+    Move {
+        /// The step.
+        step: MoveStep,
+    },
+    /// Ends a session at this node, as `EndSession` does, unless its client is connected here. Sent
+    /// by a node from which a partition with something of the session has moved here, when the
+    /// session has ended there. -> `Closed`
+    EndMovedSession {
+        /// The session.
+        session: Session,
+    },
+    /// A message about the nodes of the pool, for the node's manager; the messages are those of the
+    /// crate `manager`, and may change with each version. -> `Bytes`
+    Manage {
+        /// The message.
+        message: Bytes,
+    },
+}
+
+/// A step of the move of a partition, from the node that serves it to the one that will.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MoveStep {
+    /// Begins the move, with space for so many bytes; an earlier try is forgotten. Refused if there
+    /// is no space.
+    Reserve {
+        /// Bytes of stripes and metadata.
+        bytes: u64,
+    },
+    /// Does to a stripe of the partition what was done to it at the source.
+    Stripe {
+        /// The file.
+        file: FileId,
+        /// Index of the stripe in the file.
+        stripe: StripeNo,
+        /// The operation on the stripe.
+        action: StripeAction,
+    },
+    /// The next bytes of the partition's metadata.
+    State {
+        /// The bytes.
+        data: Bytes,
+    },
+    /// The metadata is whole: get ready to serve. The source does not serve from now on.
+    Prepare,
+    /// The move has been given up.
+    Cancel,
 }
 
 /// Maximum number of open leases in one answer. Query again after the last one until the answer is

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use arena::{Arena, ArenaOptions};
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use rustix::io::{Errno, pwrite};
 use std::{os::unix::process::CommandExt, process::Command, sync::Arc};
 use store::{Engine, EngineError, Extents, Generation, PageChecks, Slot, StripeKey, StripeStore};
@@ -23,7 +23,7 @@ struct Fixture {
 }
 
 fn key(number: u64) -> StripeKey {
-    StripeKey { file: FileId(number), stripe: StripeNo(0) }
+    StripeKey { partition: PartitionId(0), file: FileId(number), stripe: StripeNo(0) }
 }
 
 /// Returns false if the arena was full; panics on any other error.

@@ -3,7 +3,7 @@
 
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use store::{Generation, RecvBuffer, SharedMemory, StripeKey, StripeStore};
 
 const FIRST: Generation = Generation(0);
@@ -11,7 +11,7 @@ const STRIPE: u32 = 64 << 10;
 const STRIPES: u64 = 64;
 
 fn key(stripe: u64) -> StripeKey {
-    StripeKey { file: FileId(7), stripe: StripeNo(stripe) }
+    StripeKey { partition: PartitionId(0), file: FileId(7), stripe: StripeNo(stripe) }
 }
 
 fn fill(arena: &Arena) {

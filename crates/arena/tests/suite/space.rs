@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arena::{Arena, ArenaOptions};
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use store::{EngineError, Generation, StripeKey, StripeStore};
 
 const FIRST: Generation = Generation(0);
@@ -17,7 +17,7 @@ fn arena(capacity: u64) -> Arena {
 }
 
 fn key(file: u64, stripe: u64) -> StripeKey {
-    StripeKey { file: FileId(file), stripe: StripeNo(stripe) }
+    StripeKey { partition: PartitionId(0), file: FileId(file), stripe: StripeNo(stripe) }
 }
 
 fn fill(arena: &Arena, key: StripeKey, len: u64, byte: u8) {

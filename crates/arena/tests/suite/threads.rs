@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use arena::{Arena, ArenaOptions};
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use store::{EngineError, Generation, StripeKey, StripeStore, conformance};
 use test_support::Random;
 
@@ -20,7 +20,7 @@ fn arena(stripes: u64) -> Arena {
 }
 
 fn key(stripe: u64) -> StripeKey {
-    StripeKey { file: FileId(3), stripe: StripeNo(stripe) }
+    StripeKey { partition: PartitionId(0), file: FileId(3), stripe: StripeNo(stripe) }
 }
 
 /// `count` records, each of eight equal numbers, so that a torn or misplaced byte shows.

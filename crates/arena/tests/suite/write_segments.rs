@@ -3,7 +3,7 @@
 
 use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use std::{fs::File, os::unix::fs::FileExt};
 use store::{
     EngineError, EngineUsage, FreedHook, Generation, OFFER_SLOTS, OfferTable, SharedMemory, StoreCompletion, StripeKey,
@@ -19,7 +19,7 @@ fn arena(stripes: u64) -> Arena {
 }
 
 fn key(stripe: u64) -> StripeKey {
-    StripeKey { file: FileId(7), stripe: StripeNo(stripe) }
+    StripeKey { partition: PartitionId(0), file: FileId(7), stripe: StripeNo(stripe) }
 }
 
 /// A write segment and its writer, which is another process in production.

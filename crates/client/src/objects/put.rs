@@ -180,7 +180,8 @@ impl Objects {
         }
         match answered {
             Err(Refusal::Stale(Object::File(stale))) if stale == file => Ok(PutOutcome::Retry),
-            Ok(PutObjectAnswer::WrongPlacement(_)) => Ok(PutOutcome::Retry),
+            // Its stripe is at another node by now.
+            Err(Refusal::Moved(_)) | Ok(PutObjectAnswer::WrongPlacement(_)) => Ok(PutOutcome::Retry),
             Ok(PutObjectAnswer::NeedsTransaction) => {
                 self.put_across_partitions(key, bytes, condition).await.map(PutOutcome::Done)
             }

@@ -100,6 +100,23 @@ impl Router {
         Ok(())
     }
 
+    /// Says hello to a node, also to one that is not known yet.
+    pub async fn introduce(&self, node: NodeId) -> Outcome<()> {
+        let state = self.session_state();
+        if self.nodes.link(node).is_none() {
+            for link in self.nodes.links().into_iter().filter(|link| state.has_greeted(link)) {
+                if let Ok(map) = self.query_map(link).await {
+                    self.learn_map(&map);
+                    break;
+                }
+            }
+        }
+        match self.nodes.link(node) {
+            Some(link) => self.greet(&state, link).await,
+            None => Err(Refusal::invalid(Object::Pool, "the pool has no such node")),
+        }
+    }
+
     /// Refuses the answer of a node of another pool.
     pub fn check_pool(&self, reply: &HelloReply) -> Outcome<()> {
         let own = (self.seed, self.stripe_bytes, self.partitions);

@@ -13,7 +13,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -52,6 +52,8 @@ pub struct NodeLink {
     breaker: Mutex<CircuitBreaker>,
     /// A probe in flight that nobody waits for now.
     probe: Mutex<Option<ReplyFuture>>,
+    /// True if the node has left the pool.
+    departed: AtomicBool,
     /// The session that has said hello to the node last.
     pub greeted: AtomicU64,
     /// The time at which another node may be asked again where the partitions of this one are.
@@ -62,9 +64,9 @@ pub struct NodeLink {
 
 impl NodeLink {
     fn new(node: NodeId, connection: Arc<dyn Connection>) -> Self {
-        let (breaker, probe, next_question, hello_lock) = Default::default();
+        let (breaker, probe, next_question, hello_lock, departed) = Default::default();
         let greeted = AtomicU64::new(Session::NONE.0);
-        Self { node, connection, breaker, probe, greeted, next_question, hello_lock }
+        Self { node, connection, breaker, probe, departed, greeted, next_question, hello_lock }
     }
 
     /// True if another node should be asked now where the partitions of this one are, which is not
@@ -115,7 +117,13 @@ impl Nodes {
     }
 
     /// Makes connections to the nodes that the map has an address of, and that are not known yet.
+    /// Those that have left the pool are not used any more.
     pub(crate) fn learn(&self, map: &PartitionMap) {
+        for link in map.departed().filter_map(|node| self.link(node)) {
+            if !link.departed.swap(true, Relaxed) && !link.is_available() {
+                self.0.unavailable.fetch_sub(1, Relaxed);
+            }
+        }
         let Some(connector) = &self.0.connector else { return };
         let _guard = self.0.learning.lock();
         for (node, address) in map.addresses().filter(|(node, _)| self.link(*node).is_none()) {
@@ -145,15 +153,21 @@ impl Nodes {
         found.map(|link| link.node)
     }
 
-    /// All links, by ascending ids.
+    /// All links to nodes that have not left, by ascending ids.
     pub(crate) fn links(&self) -> Vec<&NodeLink> {
-        let mut links: Vec<&NodeLink> = self.0.links.iter().map(|(_, link)| link).collect();
+        let present = self.0.links.iter().map(|(_, link)| link).filter(|link| !link.departed.load(Relaxed));
+        let mut links: Vec<&NodeLink> = present.collect();
         links.sort_unstable_by_key(|link| link.node);
         links
     }
 
+    /// True if a node has left the pool.
+    pub(crate) fn has_departed(&self, node: NodeId) -> bool {
+        self.link(node).is_some_and(|link| link.departed.load(Relaxed))
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.0.links.count()
+        self.links().len()
     }
 
     /// True if some node does not answer. Otherwise [`Self::admit`] need not be called.
@@ -217,7 +231,7 @@ impl Nodes {
 
     /// Records that a node did not answer a call after all its tries.
     pub(crate) fn record_outage(&self, link: &NodeLink, tries: u32, why: &str) {
-        if link.breaker.lock().on_failure(node::now(), tries, why.to_owned()) {
+        if link.breaker.lock().on_failure(node::now(), tries, why.to_owned()) && !link.departed.load(Relaxed) {
             self.0.unavailable.fetch_add(1, Relaxed);
             self.0.outages.fetch_add(1, Relaxed);
             let node = link.node;
@@ -227,7 +241,7 @@ impl Nodes {
 
     fn record_answer(&self, link: &NodeLink) {
         let silent = link.breaker.lock().on_success(node::now());
-        if let Some(silent) = silent {
+        if let Some(silent) = silent.filter(|_| !link.departed.load(Relaxed)) {
             self.0.unavailable.fetch_sub(1, Relaxed);
             tracing::warn!("node {} answers again, after {:.1} s", link.node, silent.as_secs_f64());
         }

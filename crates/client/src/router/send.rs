@@ -17,7 +17,7 @@ use crate::{
 use node::{ReplyFuture, sleep_until};
 use placement::{Epoch, NodeId, PartitionId};
 use tracing::{Level, Span, span_enabled, trace_span};
-use wire::{Answer, Body, Command, Failure, Object, Outcome, Refusal, Request, SpaceShortage};
+use wire::{Answer, Body, Command, Failure, Object, Outcome, Refusal, Request, SpaceShortage, codec::begins_stripe};
 
 /// A request of one session: where it goes, and what it asks for.
 #[derive(Clone, Copy)]
@@ -171,7 +171,13 @@ impl Router {
                     return Err(Refusal::OutcomeUnknown(request_object(body)));
                 }
                 RetryDecision::Refuse(refusal) => return Err(self.refusal_from(link, refusal)),
-                RetryDecision::Learn(moved) => self.learn_from(link, *moved).await?,
+                RetryDecision::Learn(moved) => {
+                    let is_apart = has_stripe_elsewhere(body, partition, moved.partition);
+                    self.learn_from(link, (*moved).clone()).await?;
+                    if is_apart {
+                        return Err(Refusal::Moved(moved));
+                    }
+                }
                 RetryDecision::Resend(pause) => {
                     if is_away {
                         self.learn_from_others(state, link).await;
@@ -190,6 +196,13 @@ impl Router {
             };
         }
     }
+}
+
+/// True if the request brings the bytes of a stripe that belongs into another partition, which has
+/// moved: it must be sent without them.
+fn has_stripe_elsewhere(body: &Body, partition: PartitionId, moved: PartitionId) -> bool {
+    let target = if let Body::Walk { action: Some(action), .. } = body { action.partition } else { partition };
+    moved != partition && moved != target && begins_stripe(body).is_some_and(|first| !first.is_empty())
 }
 
 /// Sends a request once.
@@ -304,6 +317,9 @@ fn request_object(body: &Body) -> Object {
         | Body::ProbeLease { .. }
         | Body::FindLeases { .. }
         | Body::EndSession { .. }
+        | Body::EndMovedSession { .. }
+        | Body::Move { .. }
+        | Body::Manage { .. }
         | Body::Workers => return Object::Pool,
     };
     command.object()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use placement::PartitionId;
 
 use super::{FIRST, content, key, pattern, write};
 use crate::{Generation, StripeEntry, StripeKey, StripeScan, StripeSnapshot, StripeStore};
@@ -78,6 +79,22 @@ pub fn a_scan_gives_every_stripe_with_its_generation_and_length(store: &dyn Stri
         }
     }
     assert!(expected.is_empty(), "not found: {expected:?}");
+}
+
+/// A scan of a partition gives all stripes of that partition, and no others.
+pub fn a_scan_of_a_partition_gives_its_stripes_alone(store: &dyn StripeStore) {
+    // Engines may keep several partitions together.
+    for (stripe, partition) in (0..).zip([3, 3 + 64, 4, 3, 3 + 64, 3]) {
+        let key = StripeKey { partition: PartitionId(partition), ..key(stripe) };
+        write(store, key, 0, &[1]);
+    }
+    let mut found = Vec::new();
+    let mut scan = store.scan_partition(PartitionId(3));
+    while let Some(page) = scan.next_page(PAGE).wait().expect("readable") {
+        found.extend(page.into_iter().map(|entry| entry.key.stripe.0));
+    }
+    found.sort_unstable();
+    assert_eq!(found, [0, 3, 5]);
 }
 
 /// A scan finds the stripes that exist from its beginning to its end, while others are made and

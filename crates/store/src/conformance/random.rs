@@ -4,7 +4,7 @@
 //! A failure names its seed; `random_calls(seed, ..)` makes the same calls again.
 
 use bytes::Bytes;
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use test_support::Random;
 
 use super::pattern;
@@ -210,12 +210,13 @@ pub fn result_kind(answer: &Result<(), EngineError>) -> &'static str {
         Err(EngineError::Full { .. }) => "full",
         Err(EngineError::Stale { .. }) => "stale",
         Err(EngineError::TooLong { .. }) => "too long",
+        Err(EngineError::Moved { .. }) => "moved",
         Err(EngineError::Io { .. } | EngineError::Extent { .. } | EngineError::Closed) => "io",
     }
 }
 
 pub fn numbered_key(number: u64) -> StripeKey {
-    StripeKey { file: FileId(40 + number / 3), stripe: StripeNo(number % 3) }
+    StripeKey { partition: PartitionId(0), file: FileId(40 + number / 3), stripe: StripeNo(number % 3) }
 }
 
 /// A length up to `max`: a third each are short, close to whole blocks, and any length.

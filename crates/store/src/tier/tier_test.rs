@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Context;
 
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use test_support::Random;
 
 use super::*;
@@ -61,7 +61,7 @@ fn marks(high: u64, low: u64) -> TierMarks {
 }
 
 fn key(stripe: u64) -> StripeKey {
-    StripeKey { file: FileId(5), stripe: StripeNo(stripe) }
+    StripeKey { partition: PartitionId(0), file: FileId(5), stripe: StripeNo(stripe) }
 }
 
 /// Polls once; true if the future has ended.

@@ -12,13 +12,14 @@ const TURN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Workers that the server runs. Connections end sessions, and a server of metrics does its own
 /// work.
-const RUN: [WorkerKind; 7] = [
+const RUN: [WorkerKind; 8] = [
     WorkerKind::Demotion,
     WorkerKind::Thinning,
     WorkerKind::Leases,
     WorkerKind::Locks,
     WorkerKind::Deletes,
     WorkerKind::Hosted,
+    WorkerKind::Moves,
     WorkerKind::Strays,
 ];
 
@@ -59,6 +60,7 @@ impl BackgroundWorker for ServedWorker {
         match self.kind {
             WorkerKind::Deletes => self.state.cleanup.purge(node.take_pending_deletes()).await,
             WorkerKind::Hosted => self.state.cleanup.do_host_work(node).await,
+            WorkerKind::Moves => self.settle_moves().await,
             WorkerKind::Strays => self.settle_strays().await,
             kind => Ok(node.work_due(kind)),
         }
@@ -66,6 +68,18 @@ impl BackgroundWorker for ServedWorker {
 }
 
 impl ServedWorker {
+    /// Finishes what moves of partitions have left here. Returns the number of stripes and
+    /// sessions.
+    async fn settle_moves(&self) -> Outcome<u64> {
+        let node = &self.state.node;
+        let mut settled = 0;
+        for (session, partition) in node.close_arrived_sessions().await {
+            self.state.cleanup.end_session(session, vec![partition]).await?;
+            settled += 1;
+        }
+        Ok(settled + node.clear_leftovers().await?)
+    }
+
     /// Settles the noted stripes of long sessions: those that a file of another node has are noted
     /// no more, the others are removed. Returns the number of sessions.
     async fn settle_strays(&self) -> Outcome<u64> {

@@ -6,7 +6,7 @@ use super::{
     programs::CLIENT,
 };
 use arena::{Arena, ArenaOptions};
-use client::{Client, Connection, Connector, Nodes, RetryPolicy};
+use client::{Client, Connection, Connector, Nodes, RetryPolicy, testing::hand_over};
 use node::{Node, NodeSettings};
 use placement::{NodeId, PartitionId, PartitionMap};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl TwoNodes {
 
     async fn move_all(&self) {
         for partition in (0..PARTITIONS).map(PartitionId) {
-            self.nodes[0].hand_over(partition, &self.nodes[1]).await.unwrap();
+            hand_over(&self.nodes[0], &self.nodes[1], partition).await.unwrap();
         }
     }
 

@@ -12,7 +12,7 @@ use super::common::{
 };
 use bytes::Bytes;
 use client::{Client, Objects, RetryPolicy, objects::Condition};
-use placement::{FileId, StripeNo};
+use placement::{FileId, PartitionId, StripeNo};
 use rustix::process::Signal;
 use std::{io::BufRead, sync::Arc};
 use store::{Generation, SharedMemory, StripeKey, StripeStore};
@@ -68,14 +68,14 @@ impl Host {
     /// Fills the pool with the stripes for which it reports room; one more must fail.
     fn fill(&self) {
         let room = self.engine.usage().free() / STRIPE as u64;
-        let key = |stripe| StripeKey { file: FileId(1 << 40), stripe: StripeNo(stripe) };
+        let key = |stripe| StripeKey { partition: PartitionId(0), file: FileId(1 << 40), stripe: StripeNo(stripe) };
         let stripe = |number| self.engine.write(key(number), Generation(0), 0, &vec![7; STRIPE]);
         (0..room).for_each(|number| stripe(number).unwrap());
         assert!(stripe(room).is_err());
     }
 
     fn empty(&self) {
-        let key = |stripe| StripeKey { file: FileId(1 << 40), stripe: StripeNo(stripe) };
+        let key = |stripe| StripeKey { partition: PartitionId(0), file: FileId(1 << 40), stripe: StripeNo(stripe) };
         (0..MEMORY / STRIPE as u64).for_each(|stripe| self.engine.remove(key(stripe)).unwrap());
     }
 
@@ -167,7 +167,7 @@ async fn a_writer_that_sleeps_keeps_nobody_from_what_it_was_offered() {
         // The child may have claimed blocks, which are its own.
         let healthy = objects(host.server.address()).await;
         let room = host.engine.usage().free() / STRIPE as u64;
-        let key = |stripe| StripeKey { file: FileId(1 << 40), stripe: StripeNo(stripe) };
+        let key = |stripe| StripeKey { partition: PartitionId(0), file: FileId(1 << 40), stripe: StripeNo(stripe) };
         let stripe = |number| host.engine.write(key(number), Generation(0), 0, &vec![7; STRIPE]);
         let filled = (0..room).take_while(|number| stripe(*number).is_ok()).count() as u64;
         // It may have claimed as many as an object has stripes.

@@ -3,7 +3,7 @@
 
 use super::common::*;
 use bytes::Bytes;
-use client::{Client, Connection, Nodes, RetryPolicy};
+use client::{Client, Connection, Nodes, RetryPolicy, testing::hand_over};
 use node::{Node, NodeSettings, ReplyFuture};
 use placement::{NodeId, PartitionId, PartitionMap};
 use std::sync::{
@@ -309,7 +309,7 @@ async fn a_node_that_has_handed_over_its_partitions_takes_leave_and_ends_nothing
     assert!(files.iter().any(|(file, _)| file.partition().0 % 2 == 1), "some are at the node that leaves");
     let (stays, leaves) = (&pool.nodes[0], &pool.nodes[1]);
     for partition in (1..16).step_by(2).map(PartitionId) {
-        leaves.hand_over(partition, stays).await.unwrap();
+        hand_over(leaves, stays, partition).await.unwrap();
     }
     pool.servers.remove(1).stop().await;
     for (file, handle) in files {

@@ -34,7 +34,7 @@ fn host() -> (Arc<Arena>, Server) {
 }
 
 fn key(stripe: u64) -> StripeKey {
-    StripeKey { file: FileId(1 << 40), stripe: StripeNo(stripe) }
+    StripeKey { partition: PartitionId(0), file: FileId(1 << 40), stripe: StripeNo(stripe) }
 }
 
 /// Fills the memory up to the last stripe for which there is room; returns the number of stripes.

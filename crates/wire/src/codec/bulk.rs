@@ -1,8 +1,8 @@
 //! Bulk bytes: the field of a message that travels as the payload.
 
 use crate::{
-    Answer, Body, Command, Content, Contents, ExtentAction, FoundObject, HostedAnswer, RangeContent, StripeAction,
-    UnsettledAnswer, WalkAction,
+    Answer, Body, Command, Content, Contents, ExtentAction, FoundObject, HostedAnswer, MoveStep, RangeContent,
+    StripeAction, UnsettledAnswer, WalkAction,
     frame::{DecodeError, FrameKind},
 };
 use bytes::Bytes;
@@ -24,12 +24,17 @@ pub fn split_body(body: &Body) -> Option<(Body, &Bytes)> {
             };
             Some((Body::Extent { request_id: *request_id, file: *file, extent: *extent, action }, payload))
         }
-        Body::Stripe { file, stripe, action: StripeAction::Write { generation, offset, ends, data } } => {
-            let action = StripeAction::Write { generation: *generation, offset: *offset, ends: *ends, data: NONE };
+        Body::Stripe { file, stripe, action } => {
+            let (action, data) = split_action(action)?;
             Some((Body::Stripe { file: *file, stripe: *stripe, action }, data))
         }
-        Body::Stripe { file, stripe, action: StripeAction::Fill { data } } => {
-            Some((Body::Stripe { file: *file, stripe: *stripe, action: StripeAction::Fill { data: NONE } }, data))
+        Body::Move { step: MoveStep::Stripe { file, stripe, action } } => {
+            let (action, data) = split_action(action)?;
+            Some((Body::Move { step: MoveStep::Stripe { file: *file, stripe: *stripe, action } }, data))
+        }
+        Body::Manage { message } => Some((Body::Manage { message: NONE }, message)),
+        Body::Move { step: MoveStep::State { data } } => {
+            Some((Body::Move { step: MoveStep::State { data: NONE } }, data))
         }
         Body::Walk { start, components, credentials, action: Some(action) } => {
             let WalkAction { directory, partition, request_id, ref command } = **action;
@@ -43,15 +48,26 @@ pub fn split_body(body: &Body) -> Option<(Body, &Bytes)> {
         Body::Hello
         | Body::Usage
         | Body::Stop
-        | Body::Stripe { .. }
+        | Body::Move { .. }
         | Body::Walk { .. }
         | Body::ProbeLease { .. }
         | Body::FindLeases { .. }
         | Body::EndSession { .. }
+        | Body::EndMovedSession { .. }
         | Body::Finish { .. }
         | Body::NoteLock { .. }
         | Body::NoteUnused { .. }
         | Body::Workers => None,
+    }
+}
+
+fn split_action(action: &StripeAction) -> Option<(StripeAction, &Bytes)> {
+    match action {
+        StripeAction::Write { generation, offset, ends, data } => {
+            Some((StripeAction::Write { generation: *generation, offset: *offset, ends: *ends, data: NONE }, data))
+        }
+        StripeAction::Fill { data } => Some((StripeAction::Fill { data: NONE }, data)),
+        _ => None,
     }
 }
 
@@ -65,7 +81,8 @@ fn split_command(command: &Command) -> Option<(Command, &Bytes)> {
 /// Returns the bulk bytes of a body that are written to the start of a stripe.
 pub fn begins_stripe(body: &Body) -> Option<&Bytes> {
     let command = match body {
-        Body::Stripe { action: StripeAction::Write { offset: 0, data, .. } | StripeAction::Fill { data }, .. } => {
+        Body::Stripe { action: StripeAction::Write { offset: 0, data, .. } | StripeAction::Fill { data }, .. }
+        | Body::Move { step: MoveStep::Stripe { action: StripeAction::Write { offset: 0, data, .. }, .. } } => {
             return Some(data);
         }
         Body::Meta { command, .. } => command,
@@ -84,7 +101,13 @@ pub fn body_bulk(body: &Body) -> Option<&Bytes> {
         Body::Meta { command, .. } => command.bulk(),
         Body::Walk { action: Some(action), .. } => action.command.bulk(),
         Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
-        | Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. } => Some(data),
+        | Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. }
+        | Body::Move {
+            step:
+                MoveStep::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. }
+                | MoveStep::State { data },
+        }
+        | Body::Manage { message: data } => Some(data),
         _ => None,
     }
 }
@@ -110,7 +133,13 @@ pub fn body_slot(body: &mut Body) -> Option<&mut Bytes> {
         Body::Meta { command, .. } => command.bulk_mut(),
         Body::Walk { action: Some(action), .. } => action.command.bulk_mut(),
         Body::Extent { action: ExtentAction::Write { data, .. } | ExtentAction::Append { data }, .. }
-        | Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. } => Some(data),
+        | Body::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. }
+        | Body::Move {
+            step:
+                MoveStep::Stripe { action: StripeAction::Write { data, .. } | StripeAction::Fill { data }, .. }
+                | MoveStep::State { data },
+        }
+        | Body::Manage { message: data } => Some(data),
         _ => None,
     }
 }

@@ -32,6 +32,9 @@ pub fn request(request: &Request) -> CheckResult {
         | Body::FindLeases { .. }
         | Body::EndSession { .. }
         | Body::NoteUnused { .. }
+        | Body::Move { .. }
+        | Body::EndMovedSession { .. }
+        | Body::Manage { .. }
         | Body::Workers => Ok(()),
         Body::Meta { request_id: given, command: wanted } => with_request_id(*given, request.session, wanted),
         Body::NoteLock { lock, .. } => lock.check(),

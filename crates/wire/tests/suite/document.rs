@@ -58,6 +58,7 @@ fn enums() -> BTreeMap<&'static str, &'static [&'static str]> {
         variants::<wire::Failure>(),
         variants::<wire::Kind>(),
         variants::<LeaseKind>(),
+        variants::<wire::MoveStep>(),
         variants::<wire::LockKind>(),
         variants::<wire::LockOwner>(),
         variants::<wire::LockStyle>(),

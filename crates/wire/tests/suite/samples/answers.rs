@@ -25,7 +25,9 @@ pub fn replies() -> Vec<Result<Answer, Failure>> {
 
 fn map() -> Arc<PartitionMap> {
     let map = PartitionMap::new((0..64).map(|partition| entry(NodeId(partition % 5 * 1000))).collect()).unwrap();
-    Arc::new(map.with_addresses([(NodeId(1000), "host".into()), (NodeId(2000), "".into())]))
+    let mut map = map.with_addresses([(NodeId(1000), "host".into()), (NodeId(2000), "".into())]);
+    map.depart(NodeId(3));
+    Arc::new(map)
 }
 
 fn entry(server: NodeId) -> PartitionEntry {

@@ -82,5 +82,12 @@ pub fn inode(kind: NewKind) -> NewInode {
 }
 
 pub fn recalls() -> Vec<Recall> {
-    vec![Recall::Attributes(FILE), Recall::Bytes(FILE), Recall::Names(DIRECTORY), Recall::Removed(FILE), Recall::All]
+    vec![
+        Recall::Attributes(FILE),
+        Recall::Bytes(FILE),
+        Recall::Names(DIRECTORY),
+        Recall::Removed(FILE),
+        Recall::Greet(NodeId(3)),
+        Recall::All,
+    ]
 }

@@ -9,9 +9,9 @@ use placement::{Epoch, FileId, Layout, NodeId, PartitionId, PlacementSpec, Polic
 use wire::{
     AllocateMode, Answer, Body, Changes, Command, Condition, Content, Contents, Credentials, DirAccess, DirEntry,
     Extent, ExtentAction, ExtentRequest, FieldSamples, Intent, Kind, Lock, LockKind, LockOwner, LockStyle, Mode,
-    NOT_FOR_CLIENTS, Name, NewInode, NewKind, ObjectAttributes, OpenFlags, Part, RangeContent, RenameFrom, RenameMode,
-    RenameTo, Request, RequestId, SeekTo, Session, StripeAction, StripeRuns, TimeChange, Times, Version, WalkAction,
-    WritePlace, XattrMode,
+    MoveStep, NOT_FOR_CLIENTS, Name, NewInode, NewKind, ObjectAttributes, OpenFlags, Part, RangeContent, RenameFrom,
+    RenameMode, RenameTo, Request, RequestId, SeekTo, Session, StripeAction, StripeRuns, TimeChange, Times, Version,
+    WalkAction, WritePlace, XattrMode,
 };
 
 const LONG: &[u8] = &[0xa5; 3000];
@@ -121,7 +121,14 @@ pub fn requests() -> Vec<Request> {
     bodies.extend(walks());
     bodies.push(Body::ProbeLease { lease: LEASE });
     bodies.push(Body::EndSession { session: SESSION });
+    bodies.push(Body::EndMovedSession { session: SESSION });
     bodies.push(Body::FindLeases { device: 57, inode: 1 << 33, after: LEASE });
+    let (file, stripe) = (FILE, StripeNo(5));
+    let stripes = stripe_actions().into_iter().map(|action| MoveStep::Stripe { file, stripe, action });
+    let state = MoveStep::State { data: Bytes::from_static(LONG) };
+    let steps = [MoveStep::Reserve { bytes: 1 << 40 }, state, MoveStep::Prepare, MoveStep::Cancel];
+    bodies.extend(stripes.chain(steps).map(|step| Body::Move { step }));
+    bodies.push(Body::Manage { message: Bytes::from_static(LONG) });
     bodies.extend(stripe_actions().into_iter().map(|action| Body::Stripe { file: FILE, stripe: StripeNo(5), action }));
     bodies.into_iter().enumerate().map(|(count, body)| request(body, count % 2 == 1)).collect()
 }

@@ -1,0 +1,484 @@
+//! The source of a move: copies a partition while it is used, then hands it over.
+
+use crate::{
+    Node, ReplyFuture,
+    migration::forwarding_store::{ChangePromise, QueuedAction, QueuedChange},
+    now, sleep_until,
+};
+use bytes::Bytes;
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, Either},
+    stream::FuturesUnordered,
+};
+use parking_lot::Mutex;
+use partition::{CommandCaller, Partition, PartitionTransfer, SubscriberIds};
+use placement::{Epoch, NodeId, PartitionId};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    future::Future,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+use store::{StripeEntry, StripeKey, StripeScan, StripeSnapshot, StripeStore};
+use tokio::{
+    select,
+    sync::{Notify, mpsc::UnboundedReceiver},
+    task::yield_now,
+};
+use wire::{Answer, Body, Failure, MoveStep, Refusal, Request, Session, StripeAction};
+
+/// Longest time for which kernels may withhold an ack. Shorter than requests wait for an entry:
+/// one of those may hold the page that an ack needs.
+const ACK_WAIT: Duration = Duration::from_millis(500);
+/// Time for subscribers to subscribe at the target.
+const INTRODUCTION_WAIT: Duration = Duration::from_secs(10);
+/// Stripes of a page of the scan.
+const SCAN_PAGE: usize = 256;
+/// Most bytes of copies that are on their way at a time: enough for a fast network, and little
+/// enough to leave space and turns to others.
+const COPY_WINDOW_BYTES: u64 = 4 << 20;
+/// Most bytes of metadata in one message.
+const STATE_BYTES: usize = 1 << 20;
+/// Bytes that a stripe or the metadata may take more at the target than here.
+const PAGE_BYTES: u64 = 4096;
+
+/// Sends a request to the target of a move. Requests arrive in the order of the calls.
+pub type MoveLink = Arc<dyn Fn(Request) -> ReplyFuture + Send + Sync>;
+
+/// Why a partition stays at its node, as it was.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum MoveError {
+    /// The node does not serve it.
+    #[error("this node does not serve the partition")]
+    NotServed,
+    /// It is being moved already.
+    #[error("the partition is being moved already")]
+    Moving,
+    /// The managers asked for it by an entry of the map that this node does not know.
+    #[error("the partition has another epoch at this node")]
+    OtherEpoch,
+    /// A session with a kernel that caches is not subscribed at the other node.
+    #[error("a session that caches is not subscribed at the other node")]
+    NotSubscribed,
+    /// A kernel did not acknowledge an invalidation.
+    #[error("a kernel does not acknowledge invalidations")]
+    NoAck,
+    /// The managers have given up the move.
+    #[error("the move was given up")]
+    Cancelled,
+    /// Bytes here could not be read.
+    #[error("the partition cannot be read: {0}")]
+    Unreadable(String),
+    /// The other node has refused it, or does not answer.
+    #[error("the other node: {0}")]
+    Target(Failure),
+    /// The other node has not answered whether it is ready: the managers decide.
+    #[error("the other node may be ready, and has not said so: {0}")]
+    Unknown(Failure),
+}
+
+/// The partitions that are moved away.
+#[derive(Debug, Default)]
+pub struct Departures {
+    moves: Mutex<HashMap<PartitionId, DepartureState>>,
+    /// The nodes to which partitions with something of a session have moved. Perhaps its client
+    /// does not know them, so this node tells them of the session's end.
+    followed: Mutex<HashMap<Session, BTreeSet<NodeId>>>,
+}
+
+#[derive(Debug)]
+struct DepartureState {
+    /// Notified when the managers have given up the move.
+    cancelled: Arc<Notify>,
+    /// The partition, from the moment at which the target may be ready.
+    waiting: Option<Partition>,
+    /// The time at which requests began to wait.
+    paused: Option<Instant>,
+}
+
+impl Departures {
+    fn begin(&self, partition: PartitionId) -> Result<Arc<Notify>, MoveError> {
+        let (mut states, cancelled) = (self.moves.lock(), Arc::new(Notify::new()));
+        if states.contains_key(&partition) {
+            return Err(MoveError::Moving);
+        }
+        states.insert(partition, DepartureState { cancelled: cancelled.clone(), waiting: None, paused: None });
+        Ok(cancelled)
+    }
+
+    /// Takes a partition that waits for the managers' word.
+    fn take_waiting(&self, partition: PartitionId) -> Option<Partition> {
+        let mut states = self.moves.lock();
+        let waiting = states.get_mut(&partition)?.waiting.take()?;
+        let paused = states.remove(&partition).and_then(|state| state.paused);
+        let millis = paused.map_or(0, |paused| paused.elapsed().as_millis());
+        tracing::debug!(partition = partition.0, millis, "requests for a partition that moves waited");
+        Some(waiting)
+    }
+
+    /// Forgets a move, unless it was cancelled and another one has begun.
+    fn end(&self, partition: PartitionId, cancelled: &Arc<Notify>) -> bool {
+        let mut states = self.moves.lock();
+        let is_ours = states.get(&partition).is_some_and(|state| Arc::ptr_eq(&state.cancelled, cancelled));
+        if is_ours {
+            states.remove(&partition);
+        }
+        is_ours
+    }
+
+    /// Takes the nodes to which something of a session has moved.
+    pub fn take_followed(&self, session: Session) -> BTreeSet<NodeId> {
+        self.followed.lock().remove(&session).unwrap_or_default()
+    }
+
+    fn follow(&self, sessions: impl Iterator<Item = Session>, to: NodeId) {
+        let mut followed = self.followed.lock();
+        for session in sessions {
+            followed.entry(session).or_default().insert(to);
+        }
+    }
+
+    /// The partitions that are moved away.
+    fn partitions(&self) -> Vec<PartitionId> {
+        self.moves.lock().keys().copied().collect()
+    }
+}
+
+/// A move under way. Unless the target may be ready, the partition is served here again when this
+/// is dropped.
+struct Departure<'a> {
+    node: &'a Arc<Node>,
+    id: PartitionId,
+    /// The epoch of the partition's entry, by which the target knows the move.
+    epoch: Epoch,
+    to: NodeId,
+    link: MoveLink,
+    cancelled: Arc<Notify>,
+    /// What is done to the stripes, from the moment at which the target knows of the move.
+    changes: Option<UnboundedReceiver<QueuedChange>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, SentChange>>,
+    /// Bytes of copies and changes that are on their way.
+    bytes_in_flight: u64,
+    /// The partition, if it is taken out.
+    partition: Option<Partition>,
+    may_be_ready: bool,
+}
+
+/// A change that was sent, and the target's answer.
+struct SentChange {
+    bytes: u64,
+    promise: Option<ChangePromise>,
+    answer: Result<Answer, Failure>,
+}
+
+impl Node {
+    /// Moves a partition, as of this epoch of its entry, to the node `to` at the other end of the
+    /// link. Returns when that node is ready: then requests wait here until [`Self::learn`] is told
+    /// the next entry. On an error, or if the future is dropped, the partition is served here as
+    /// before, except on [`MoveError::Unknown`].
+    pub async fn send_partition(
+        self: &Arc<Self>,
+        (id, epoch): (PartitionId, Epoch),
+        to: NodeId,
+        link: MoveLink,
+    ) -> Result<(), MoveError> {
+        if self.partitions.epoch(id) != Some(epoch) {
+            return Err(MoveError::OtherEpoch);
+        }
+        let cancelled = self.departures.begin(id)?;
+        if !self.partitions.serves(id) {
+            self.departures.end(id, &cancelled);
+            return Err(MoveError::NotServed);
+        }
+        let mut departure = Departure {
+            node: self,
+            id,
+            epoch,
+            to,
+            link,
+            cancelled: cancelled.clone(),
+            changes: None,
+            in_flight: FuturesUnordered::new(),
+            bytes_in_flight: 0,
+            partition: None,
+            may_be_ready: false,
+        };
+        select! {
+            biased;
+            () = cancelled.notified() => Err(MoveError::Cancelled),
+            done = departure.run() => done,
+        }
+    }
+
+    /// The partitions that are moved away from here.
+    pub fn departing_partitions(&self) -> Vec<PartitionId> {
+        self.departures.partitions()
+    }
+
+    /// Goes on serving a partition whose move the managers have given up.
+    pub(crate) fn end_departure(&self, id: PartitionId) {
+        match self.departures.take_waiting(id) {
+            Some(partition) => self.serve_again(partition),
+            None => {
+                if let Some(state) = self.departures.moves.lock().get(&id) {
+                    state.cancelled.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Serves a partition that was taken out.
+    fn serve_again(&self, partition: Partition) {
+        let id = partition.id();
+        self.hosted.take_partition(id);
+        self.forwarding.serve(id);
+        self.partitions.put(partition);
+        self.learned.notify_waiters();
+    }
+
+    /// Forgets a partition that is served elsewhere; the map says so by now.
+    pub(crate) fn finish_departure(&self, id: PartitionId, to: NodeId) {
+        let Some(partition) = self.departures.take_waiting(id) else { return };
+        // Sessions of nodes never end.
+        let is_followed = |session: &Session| session.origin().1 != 0 && !self.session_index.has_ended(*session);
+        self.departures.follow(partition.sessions().into_iter().filter(is_followed), to);
+        self.forwarding.end_copy(id);
+        self.files.fetch_sub(partition.files(), Relaxed);
+        self.engine.release(partition.bytes());
+        for (file, holder) in partition.lock_holders() {
+            if holder.owner().host() == Some(self.id()) {
+                self.lock_queue.adopt(holder, file);
+            } else {
+                self.lock_queue.forget(holder, file);
+            }
+        }
+        self.stray_stripes.forget_partition(id);
+        self.arrivals.add_leftover(id);
+        self.lock_queue.wake_all();
+        self.space.notify_freed();
+    }
+
+    /// Waits until all invalidations that were sent are acknowledged; false if that takes too long.
+    async fn are_acked_in_time(&self) -> bool {
+        let all = CommandCaller { others: SubscriberIds::ALL, ..CommandCaller::default() };
+        let Some(pending) = self.subscribers.pending_acks(all) else { return true };
+        in_time(pending.wait(), ACK_WAIT).await
+    }
+}
+
+/// Waits for a future; false if that takes too long.
+async fn in_time(future: impl Future<Output = ()>, most: Duration) -> bool {
+    select! {
+        biased;
+        () = future => true,
+        () = sleep_until(now() + most) => false,
+    }
+}
+
+impl Departure<'_> {
+    async fn run(&mut self) -> Result<(), MoveError> {
+        let bytes = self.estimate().await?;
+        self.call(MoveStep::Reserve { bytes }).await?;
+        self.changes = Some(self.node.forwarding.begin_copy(self.id));
+        let introduced = self.node.subscribers.introduce(self.to);
+        self.copy_stripes().await?;
+        if let Some(introduced) = introduced {
+            in_time(introduced.wait(), INTRODUCTION_WAIT).await;
+        }
+        if !self.node.are_acked_in_time().await {
+            return Err(MoveError::NoAck);
+        }
+        self.pause().await?;
+        self.send_state().await
+    }
+
+    /// The space that the partition needs at the target.
+    async fn estimate(&mut self) -> Result<u64, MoveError> {
+        let node = self.node;
+        let metadata = node.partitions.lock(self.id).map_or(0, |partition| partition.bytes());
+        let (mut scan, mut bytes) = (node.forwarding.scan_partition(self.id), metadata + PAGE_BYTES);
+        while let Some(page) = self.next_page(&mut *scan).await? {
+            bytes += page.iter().map(|entry| u64::from(entry.length).next_multiple_of(PAGE_BYTES)).sum::<u64>();
+        }
+        Ok(bytes)
+    }
+
+    /// The next page of a scan.
+    async fn next_page(&mut self, scan: &mut dyn StripeScan) -> Result<Option<Vec<StripeEntry>>, MoveError> {
+        let page = scan.next_page(SCAN_PAGE).done().await;
+        let page = page.map_err(|error| MoveError::Unreadable(error.to_string()))?;
+        yield_now().await;
+        Ok(page)
+    }
+
+    /// Copies all stripes, and sends the changes that are queued meanwhile.
+    async fn copy_stripes(&mut self) -> Result<(), MoveError> {
+        let node = self.node;
+        let mut scan = node.forwarding.scan_partition(self.id);
+        while let Some(page) = self.next_page(&mut *scan).await? {
+            for StripeEntry { key, .. } in page {
+                node.forwarding.copy(key);
+                self.send_queued().await?;
+                while self.bytes_in_flight >= COPY_WINDOW_BYTES {
+                    self.settle_next().await?;
+                }
+            }
+            self.send_queued().await?;
+            while let Some(Some(sent)) = self.in_flight.next().now_or_never() {
+                self.settle(sent)?;
+            }
+        }
+        node.forwarding.end_scan(self.id);
+        self.settle_all().await
+    }
+
+    /// Sends what is queued, until the target has all of it.
+    async fn settle_all(&mut self) -> Result<(), MoveError> {
+        self.send_queued().await?;
+        while !self.in_flight.is_empty() {
+            self.settle_next().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued now.
+    async fn send_queued(&mut self) -> Result<(), MoveError> {
+        while let Some(change) = self.changes.as_mut().and_then(|changes| changes.try_recv().ok()) {
+            self.send(change).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the answer to something that was sent; sends what is queued meanwhile.
+    async fn settle_next(&mut self) -> Result<(), MoveError> {
+        let Some(changes) = &mut self.changes else { return Ok(()) };
+        let event = select! {
+            biased;
+            Some(change) = changes.recv() => Either::Left(change),
+            Some(sent) = self.in_flight.next() => Either::Right(sent),
+            else => return Ok(()),
+        };
+        match event {
+            Either::Left(change) => self.send(change).await,
+            Either::Right(sent) => self.settle(sent),
+        }
+    }
+
+    fn settle(&mut self, SentChange { bytes, promise, answer }: SentChange) -> Result<(), MoveError> {
+        self.bytes_in_flight -= bytes;
+        drop(promise);
+        answer.map(drop).map_err(MoveError::Target)
+    }
+
+    /// Sends a change to the target, after those that were sent before.
+    async fn send(&mut self, change: QueuedChange) -> Result<(), MoveError> {
+        let Some(change) = change.await_local().await else { return Ok(()) };
+        let (StripeKey { file, stripe, .. }, action, promise) = change.split();
+        let action = match action {
+            QueuedAction::Change(action) => action,
+            QueuedAction::Copy(snapshot) => {
+                let found = snapshot.done().await.map_err(|error| MoveError::Unreadable(error.to_string()))?;
+                let Some(StripeSnapshot { generation, content: data }) = found else { return Ok(()) };
+                let generation = generation.0;
+                if data.is_empty() {
+                    StripeAction::Truncate { generation, length: 0 }
+                } else {
+                    StripeAction::Write { generation, offset: 0, ends: true, data }
+                }
+            }
+        };
+        let bytes = if let StripeAction::Write { data, .. } = &action { data.len() as u64 } else { 0 };
+        let answer = self.step(MoveStep::Stripe { file, stripe, action });
+        self.bytes_in_flight += bytes;
+        self.in_flight.push(Box::pin(async move { SentChange { bytes, promise, answer: answer.await } }));
+        Ok(())
+    }
+
+    fn step(&self, step: MoveStep) -> ReplyFuture {
+        let (epoch, partition, body) = (self.epoch, self.id, Body::Move { step });
+        (self.link)(Request { epoch, session: Session::NONE, skip_ack: false, partition, body })
+    }
+
+    async fn call(&mut self, step: MoveStep) -> Result<(), MoveError> {
+        self.step(step).await.map(drop).map_err(MoveError::Target)
+    }
+
+    /// Takes the partition out: requests wait from now on. What was done before is sent.
+    async fn pause(&mut self) -> Result<(), MoveError> {
+        let node = self.node;
+        node.detach_opens_in(self.id);
+        let partition = node.partitions.take(self.id).ok_or(MoveError::NotServed)?;
+        if let Some(state) = node.departures.moves.lock().get_mut(&self.id) {
+            state.paused = Some(Instant::now());
+        }
+        node.hosted.add(partition.hosted_files(node.id()));
+        self.partition = Some(partition);
+        node.forwarding.close(self.id);
+        self.settle_all().await?;
+        if node.are_acked_in_time().await { Ok(()) } else { Err(MoveError::NoAck) }
+    }
+
+    /// Sends the metadata, and has the target get ready.
+    async fn send_state(&mut self) -> Result<(), MoveError> {
+        let node = self.node;
+        let Some(partition) = &self.partition else { return Err(MoveError::NotServed) };
+        let mut transfer = PartitionTransfer::new(partition, node.subscribers.sessions());
+        let has_ended = |session: &Session| node.session_index.has_ended(*session);
+        transfer.ended = partition.sessions().into_iter().filter(has_ended).collect();
+        transfer.strays = node.stray_stripes.notes_in(self.id);
+        let state = Bytes::from(transfer.encode());
+        let mut sent = Vec::new();
+        for at in (0..state.len()).step_by(STATE_BYTES) {
+            let data = state.slice(at..state.len().min(at + STATE_BYTES));
+            sent.push(self.step(MoveStep::State { data }));
+        }
+        for answer in sent {
+            answer.await.map_err(MoveError::Target)?;
+        }
+        self.may_be_ready = true;
+        let prepared = self.step(MoveStep::Prepare);
+        if let Some(state) = node.departures.moves.lock().get_mut(&self.id) {
+            state.waiting = self.partition.take();
+        }
+        match prepared.await {
+            Ok(_) => Ok(()),
+            Err(Failure::Refused(refusal)) => {
+                self.partition = node.departures.moves.lock().get_mut(&self.id).and_then(|state| state.waiting.take());
+                self.may_be_ready = false;
+                Err(match refusal {
+                    Refusal::SessionEnded => MoveError::NotSubscribed,
+                    other => MoveError::Target(Failure::Refused(other)),
+                })
+            }
+            Err(failure) => Err(MoveError::Unknown(failure)),
+        }
+    }
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        if !self.may_be_ready {
+            if self.node.departures.end(self.id, &self.cancelled) {
+                match self.partition.take() {
+                    Some(partition) => self.node.serve_again(partition),
+                    None => self.node.forwarding.serve(self.id),
+                }
+            }
+            // If the target does not hear of it, the managers tell it.
+            drop(self.step(MoveStep::Cancel));
+        }
+        let Some(mut changes) = self.changes.take() else { return };
+        changes.close();
+        while let Ok(change) = changes.try_recv() {
+            change.complete();
+        }
+    }
+}
+
+impl fmt::Debug for Departure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Departure").field("partition", &self.id).finish_non_exhaustive()
+    }
+}
