@@ -234,7 +234,7 @@ def test_a_request_has_the_same_id_in_the_traces_of_client_and_node(user: Home) 
     user.ok("pool", "stop")
 
 
-WORKERS = ["demotion", "thinning", "leases", "locks", "deletes", "hosted", "strays", "sessions", "pins", "metrics", "pages"]
+WORKERS = ["demotion", "thinning", "leases", "locks", "deletes", "hosted", "moves", "strays", "sessions", "pins", "metrics", "pages"]
 
 
 def workers(user: Home) -> dict[str, dict[str, object]]:
@@ -251,7 +251,7 @@ def test_the_status_of_a_pool_tells_what_its_nodes_do_beside_requests(user: Home
     user.ok("put", "k", "-", stdin=b"x")
     wait_for(lambda: workers(user)["sessions"]["done"] > before, "the session of a command has ended")
     # Each works without being asked: those that have nothing to do say so.
-    idle = ["demotion", "thinning", "leases", "locks", "hosted", "strays", "metrics"]
+    idle = ["demotion", "thinning", "leases", "locks", "hosted", "moves", "strays", "metrics"]
     wait_for(lambda: all(workers(user)[name]["turns"] > 1 for name in idle), "the workers take turns")
     found = workers(user)
     assert {(worker["failed"], worker["last_error"], worker["backlog"]) for worker in found.values()} == {(0, None, 0)}

@@ -123,6 +123,56 @@ pub enum PoolCommand {
     Stop(PoolArg),
     /// Show which nodes of a pool answer, and how full they are
     Status(StatusArgs),
+    /// Add nodes to a pool that runs, and move their share of the data to them
+    Grow(GrowArgs),
+    /// Remove nodes from a pool that runs, after their data has moved to the others
+    Shrink(ShrinkArgs),
+    /// Show what the managers of a pool have decided lately
+    Events(PoolArg),
+}
+
+/// `tidemill pool grow`.
+#[derive(Debug, Args)]
+pub struct GrowArgs {
+    /// The pool to grow.
+    #[command(flatten)]
+    pub pool_arg: PoolArg,
+    /// Number of nodes to add on this machine
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), required_unless_present = "hosts", conflicts_with = "hosts")]
+    pub nodes: Option<u32>,
+    /// One node on each of these hosts, over SSH; separated by commas
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// The most memory that a new node takes [default: half of the free memory of its host, shared
+    /// by the new nodes there]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub memory: Option<ByteSize>,
+    /// How many one-processor tasks a new node runs at once [default: the processors it may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096))]
+    pub slots: Option<u32>,
+    /// The command that runs another command on a host
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub ssh: String,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `tidemill pool shrink`.
+#[derive(Debug, Args)]
+pub struct ShrinkArgs {
+    /// The pool to shrink.
+    #[command(flatten)]
+    pub pool_arg: PoolArg,
+    /// Number of nodes to remove: those that joined last
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), required_unless_present = "node", conflicts_with = "node")]
+    pub nodes: Option<u32>,
+    /// The node to remove, by its number
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<u32>,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
 }
 
 /// `tidemill pool start`.

@@ -47,6 +47,7 @@ mod output;
 mod pool_command;
 mod progress;
 mod recorded_run;
+mod resize_command;
 mod resume_args;
 mod run_command;
 mod signals;

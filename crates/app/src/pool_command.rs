@@ -1,16 +1,16 @@
 //! `tidemill pool` and `tidemill node`: pools of several nodes.
 
 use crate::args::{NodeArgs, PoolArg, PoolCommand, StartArgs, StatusArgs};
-use crate::{console, node_log, output, run_command, signals};
+use crate::{console, node_log, output, resize_command, run_command, signals};
 use base::{ByteSize, Problem, printable};
 use mount::{MountError, RuntimeDir};
 use pool::{
-    BootstrapError, HostEnv, LaunchTarget, Memory, NodeEntry, NodeSelector, NodeState, NodeStatus, PoolFile, PoolSpec,
-    StopResult,
+    BootstrapError, ClusterStatus, HostEnv, LaunchTarget, Memory, NodeEntry, NodePhase, NodeSelector, NodeState,
+    NodeStatus, PoolFile, PoolSpec, StopResult,
 };
 use run::PoolSize;
 use rustix::process::DumpableBehavior;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,6 +24,9 @@ pub fn pool(command: PoolCommand) -> Result<u8, Vec<Problem>> {
         PoolCommand::Start(args) => start(&args),
         PoolCommand::Stop(pool_arg) => stop(&pool_arg),
         PoolCommand::Status(args) => status(&args),
+        PoolCommand::Grow(args) => resize_command::grow(&args),
+        PoolCommand::Shrink(args) => resize_command::shrink(&args),
+        PoolCommand::Events(pool_arg) => events(&pool_arg),
     };
     done.map_err(|problem| vec![problem])
 }
@@ -117,14 +120,61 @@ fn status(args: &StatusArgs) -> Result<u8, Problem> {
     let path = file(&args.pool_arg)?;
     let file = PoolFile::read(&path)?;
     let present = pool::query_status(&path, &file)?;
+    let managed = pool::cluster_status(&path).map_err(|problem| problem.message);
     let text = if args.json {
-        format!("{}\n", as_json(&path, &file, &present))
+        let mut shown = as_json(&path, &file, &present);
+        shown["managers"] = managers_as_json(&managed);
+        format!("{shown}\n")
     } else {
         let lines = present.iter().map(as_line).chain([summary(&path, &present)]);
+        let lines = lines.chain(managers_line(&managed));
         lines.map(|line| format!("{}\n", printable::line(&line))).collect::<Vec<_>>().concat()
     };
     let all_up = present.iter().all(|node| matches!(node.state, NodeState::Up(_)));
     Ok(output::print_all(&text).max(if all_up { 0 } else { INCOMPLETE }))
+}
+
+/// What the managers do now; `None` if there is nothing to say.
+fn managers_line(managed: &Result<ClusterStatus, String>) -> Option<String> {
+    let status = match managed {
+        Ok(status) => status,
+        Err(why) => return Some(format!("the pool cannot grow or shrink now: {why}")),
+    };
+    let moves = status.state.moves().count();
+    let drained: Vec<String> = nodes_in(status, NodePhase::Draining).map(|node| node.to_string()).collect();
+    let leaving = if drained.is_empty() { String::new() } else { format!("; leaving: node {}", drained.join(", ")) };
+    (moves > 0 || !drained.is_empty()).then(|| format!("partitions that move now: {moves}{leaving}"))
+}
+
+fn nodes_in(status: &ClusterStatus, phase: NodePhase) -> impl Iterator<Item = u32> {
+    status.state.nodes().iter().filter(move |(_, node)| node.phase == phase).map(|(id, _)| id.0)
+}
+
+fn managers_as_json(managed: &Result<ClusterStatus, String>) -> Value {
+    let status = match managed {
+        Ok(status) => status,
+        Err(why) => return json!({ "leader": null, "reason": why }),
+    };
+    let moves: Vec<Value> =
+        status.state.moves().map(|step| json!([step.partition.0, step.from.0, step.to.0])).collect();
+    let draining: Vec<u32> = nodes_in(status, NodePhase::Draining).collect();
+    let pins: Map<String, Value> =
+        status.usage.iter().map(|(node, usage)| (node.to_string(), usage.pins.into())).collect();
+    json!({
+        "leader": status.leader.0, "members": status.members.iter().map(|node| node.0).collect::<Vec<_>>(),
+        "moves": moves, "draining": draining, "pins": pins,
+        "silent": status.silent.iter().map(|node| node.0).collect::<Vec<_>>(),
+    })
+}
+
+/// Prints what the managers have decided, the oldest first.
+fn events(pool_arg: &PoolArg) -> Result<u8, Problem> {
+    let status = pool::cluster_status(&file(pool_arg)?)?;
+    let lines = status
+        .events
+        .iter()
+        .map(|(time, event)| format!("{} {}\n", report::rfc3339_utc(time * 1000), printable::line(event)));
+    Ok(output::print_all(&lines.collect::<String>()))
 }
 
 fn as_line(node: &NodeStatus) -> String {

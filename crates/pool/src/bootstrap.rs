@@ -18,6 +18,7 @@ use base::{ByteSize, Problem};
 use placement::{FileId, NodeId, PartitionMap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
+    collections::BTreeMap,
     io::{self, BufRead, Read, Write},
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -38,6 +39,12 @@ pub struct BootstrapPlan {
     pub token: String,
     /// The pool's certificate and private key (PEM), if traffic between hosts is encrypted.
     pub identity: Option<String>,
+    /// The certificate (PEM) of the nodes that the pool began with, for nodes that join.
+    #[serde(default)]
+    pub certificate: Option<String>,
+    /// True for nodes that join a pool with encrypted traffic: each makes an identity of its own.
+    #[serde(default)]
+    pub own_identity: bool,
     pub partitions: u32,
     /// Time that a request waits for space.
     pub space_wait: Duration,
@@ -105,6 +112,10 @@ pub enum StarterMessage {
     /// Entries of all nodes; each node computes the partition map from their memory.
     #[serde(rename = "Deal")]
     NodeEntries(Vec<NodeEntry>),
+    /// The nodes have joined a pool that runs: the id of each, by that of its settings in the plan,
+    /// and the map.
+    #[serde(rename = "Join")]
+    Joined(BTreeMap<u32, u32>, Box<PartitionMap>),
     /// The pool file is written: the node detaches from its starter.
     #[serde(rename = "Keep")]
     Detach,
@@ -155,7 +166,19 @@ pub fn partition_map(entries: &[NodeEntry], partitions: u32) -> Result<Partition
     let map = map.with_addresses(addresses.collect::<Result<Vec<_>, Problem>>()?);
     let runs_tasks = entries.iter().any(|node| node.slots > 0);
     let keeper = entries.iter().find(|node| node.slots == 0 && node.memory > 0).filter(|_| runs_tasks);
-    Ok(keeper.map_or(map.clone(), |keeper| map.with(FileId::ROOT.partition(), NodeId(keeper.id))))
+    Ok(match keeper {
+        Some(keeper) => swap_root(map, NodeId(keeper.id)),
+        None => map,
+    })
+}
+
+/// Gives the root's partition to a node, and another one of that node's in exchange.
+fn swap_root(map: PartitionMap, keeper: NodeId) -> PartitionMap {
+    let root = FileId::ROOT.partition();
+    match (map.node(root).filter(|node| *node != keeper), map.pick(keeper, 0)) {
+        (Some(before), Some(other)) => map.with(root, keeper).with(other, before),
+        _ => map,
+    }
 }
 
 impl Memory {

@@ -31,16 +31,25 @@ impl PoolSecret {
     /// Client end of a connection to a node.
     pub fn remote(&self, node: &NodeEntry) -> Result<Remote, Problem> {
         let (address, token) = (address(node)?, self.node_token(NodeId(node.id)));
-        match &self.certificate {
+        match self.certificate_of(node)? {
             None => Ok(Remote::new(address, &token)),
-            Some(certificate) => Remote::with_certificate(address, &token, certificate).map_err(identity_problem),
+            Some(certificate) => Remote::with_certificate(address, &token, &certificate).map_err(identity_problem),
+        }
+    }
+
+    /// The certificate of a node: that of the pool, unless it has its own.
+    fn certificate_of(&self, node: &NodeEntry) -> Result<Option<Certificate>, Problem> {
+        match &node.certificate {
+            Some(own) => Certificate::from_pem(own).map(Some).map_err(identity_problem),
+            None => Ok(self.certificate.clone()),
         }
     }
 
     /// Like [`Self::remote`], but driven by the thread that waits with this reactor.
     fn remote_with_reactor(&self, reactor: &Reactor, node: &NodeEntry) -> Result<Remote, Problem> {
         let token = self.node_token(NodeId(node.id));
-        Remote::with_reactor(reactor, address(node)?, &token, self.certificate.as_ref()).map_err(identity_problem)
+        let certificate = self.certificate_of(node)?;
+        Remote::with_reactor(reactor, address(node)?, &token, certificate.as_ref()).map_err(identity_problem)
     }
 }
 
@@ -62,7 +71,7 @@ impl PoolConnector {
     }
 
     /// These nodes, and all that the map of their pool names.
-    fn nodes(self, entries: &[NodeEntry]) -> Result<Nodes, Problem> {
+    pub(crate) fn nodes(self, entries: &[NodeEntry]) -> Result<Nodes, Problem> {
         let links = entries.iter().map(|node| Ok((NodeId(node.id), self.connection(node)?)));
         let links = links.collect::<Result<Vec<_>, Problem>>()?;
         Ok(Nodes::with_connector(Arc::new(self), links))
@@ -77,12 +86,19 @@ impl PoolConnector {
     }
 }
 
+/// The entry of a node, from its address in the map. A node that has joined later did not know its
+/// id when it made the entry.
+pub fn parse_entry(node: NodeId, address: &str) -> Result<NodeEntry, String> {
+    let mut entry: NodeEntry = serde_json::from_str(address).map_err(|error| format!("its entry: {error}"))?;
+    if entry.id == 0 {
+        entry.id = node.0;
+    }
+    if NodeId(entry.id) == node { Ok(entry) } else { Err(format!("its entry is that of node {}", entry.id)) }
+}
+
 impl Connector for PoolConnector {
     fn connect(&self, node: NodeId, address: &str) -> Result<Arc<dyn Connection>, String> {
-        let entry: NodeEntry = serde_json::from_str(address).map_err(|error| format!("its entry: {error}"))?;
-        if NodeId(entry.id) != node {
-            return Err(format!("its entry is that of node {}", entry.id));
-        }
+        let entry = parse_entry(node, address)?;
         self.connection(&entry).map_err(|problem| problem.message)
     }
 }

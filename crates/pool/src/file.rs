@@ -66,6 +66,10 @@ pub struct NodeEntry {
     pub slots: u32,
     /// Log of the node, a file of its host.
     pub log: PathBuf,
+    /// The node's own certificate (PEM), if it has joined later and traffic between hosts is
+    /// encrypted; else the pool's counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) certificate: Option<String>,
     /// Address of the node's metrics, if they are served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
@@ -158,6 +162,17 @@ impl PoolFile {
         file.write_all(b"\n")
     }
 
+    /// The certificate (PEM) of the nodes that the pool began with, if traffic between hosts is
+    /// encrypted.
+    pub(crate) fn certificate(&self) -> Option<String> {
+        self.certificate.clone()
+    }
+
+    /// The id and the token, for nodes that join.
+    pub(crate) fn credentials(&self) -> (String, String) {
+        (self.id.clone(), self.token.clone())
+    }
+
     /// Credentials for the pool, and the certificate of its nodes.
     pub(crate) fn secret(&self, path: &Path) -> Result<PoolSecret, Problem> {
         let wrong = |error: &dyn std::fmt::Display| Problem::new(format!("{}: {error}", path.display()));
@@ -215,6 +230,7 @@ pub(crate) mod tests {
             memory: 1 << 30,
             slots: 2,
             log: "/run/log".into(),
+            certificate: None,
             metrics: None,
         };
         PoolFile::new(

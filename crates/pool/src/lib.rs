@@ -21,6 +21,7 @@
 //! - `process`: identity of a node's process
 //! - `status`: status of the nodes: which ones answer, and their usage
 //! - `stop`: the end of every node, and removal of what the start left
+//! - `resize`: growing and shrinking of a pool that runs
 //! - `connect`: connection of a client to the pool of a pool file
 //! - `connected_pool`: detection that a connected pool has ended
 //! - `embedded`: embedded pools: nodes in the memory of this process
@@ -45,6 +46,7 @@ mod metrics_server;
 mod node_process;
 mod ownership;
 mod process;
+mod resize;
 mod start;
 mod start_lock;
 mod status;
@@ -58,6 +60,7 @@ mod connect_test;
 mod start_test;
 
 pub use bootstrap::Memory;
+pub use cluster::NodePhase;
 pub use connect::{
     ConnectError, best_address, connect, connect_short_lived, connect_with_reactor, io_runtime, runtime,
 };
@@ -66,8 +69,10 @@ pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
 pub use launch::{BootstrapLink, LaunchTarget, LinkedHost};
 pub use local_endpoint::LocalEndpoint;
+pub use manager::{ClusterStatus, NodeUsage};
 pub use metrics_server::{MetricsListener, MetricsServer};
 pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, detach, run_node};
+pub use resize::{ResizeProgress, Resized, ShrinkTarget, cluster_status, grow, shrink};
 pub use start::{PoolSpec, StartedPool, start, start_linked};
 pub use status::{NodeState, NodeStatus, query_status};
 pub use stop::{StopResult, stop};

@@ -52,6 +52,7 @@ impl LocalEndpoint {
             memory: settings.memory.0,
             slots: 0,
             log: PathBuf::new(),
+            certificate: None,
             metrics: None,
         };
         let started = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();

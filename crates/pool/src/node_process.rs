@@ -14,10 +14,13 @@ use crate::{
 };
 use base::{ByteSize, Problem};
 use client::Connector;
+use cluster::ClusterState;
+use manager::{Manager, RunningManager};
 use node::{Node, NodeSettings};
-use placement::NodeId;
+use placement::{NodeId, PartitionMap};
 use rustix::fs::OFlags;
 use std::{
+    collections::BTreeMap,
     fs::OpenOptions,
     io::{self, BufRead, Write},
     net::{IpAddr, Ipv4Addr},
@@ -27,7 +30,9 @@ use std::{
     thread,
 };
 use tokio::{runtime, sync::watch};
-use transport::{Address, Identity, ListenError, Listener, Server, ServerLimits, serve_on, server_threads};
+use transport::{
+    Address, Certificate, Identity, ListenError, Listener, Server, ServerLimits, serve_on, server_threads,
+};
 use wire::handshake::Token;
 
 /// Upper limit of the threads that serve connections.
@@ -56,6 +61,7 @@ pub struct RunningNode {
     end: Arc<watch::Sender<bool>>,
     /// Serves the metrics, if that was asked for.
     metrics: Option<MetricsServer>,
+    manager: RunningManager,
 }
 
 /// Reason why a node does not serve.
@@ -120,48 +126,21 @@ fn bootstrap_node(
         return Err(Problem::new(format!("the starter is Tidemill {}, this is {VERSION}", plan.version))
             .hint("install one version on all hosts"));
     }
-    let token = Token::new(plan.token.as_bytes()).map_err(|error| Problem::new(error.to_string()))?;
-    let memory = match spec.memory {
-        Memory::Bytes(0) => ByteSize(0),
-        Memory::Bytes(bytes) => (host_env.memory)(Some(ByteSize(bytes)), spec.nodes_on_host)?,
-        Memory::Default => (host_env.memory)(None, spec.nodes_on_host)?,
+    let mut bound = BoundNode::new(plan, spec, host_env)?;
+    check_sent(write_message(output, &NodeMessage::Listening(bound.entry.clone())))?;
+    let (map, founds) = match expect_message(read_message(input), "deal")? {
+        StarterMessage::NodeEntries(entries) => {
+            let map = partition_map(&entries, plan.partitions)?;
+            (map.clone(), first_state(map, &entries, spec.id))
+        }
+        StarterMessage::Joined(ids, map) => {
+            bound.entry.id = *ids.get(&spec.id).ok_or_else(|| starter_gone("deal"))?;
+            (*map, None)
+        }
+        StarterMessage::Detach => return Err(starter_gone("deal")),
     };
-    let identity = plan.identity.as_deref().map(Identity::from_pem).transpose();
-    let identity = identity.map_err(|error| Problem::new(error.to_string()))?;
-    let (listeners, addresses) = listen(spec, host_env.directory, identity.as_ref())?;
-    let metrics = spec.metrics.map(MetricsListener::bind).transpose()?;
-    let entry = NodeEntry {
-        id: spec.id,
-        host: match &spec.address_source {
-            AddressSource::Named(host) => host.clone(),
-            AddressSource::LocalHost | AddressSource::HostName => host_name(),
-        },
-        process: Process::current()
-            .map_err(|error| Problem::new(format!("this process cannot be identified: {error}")))?,
-        addresses,
-        memory: memory.0,
-        slots: spec.slots.unwrap_or_else(processors),
-        log: host_env.log.to_owned(),
-        metrics: metrics.as_ref().map(|listener| listener.address),
-    };
-    check_sent(write_message(output, &NodeMessage::Listening(entry.clone())))?;
-    let StarterMessage::NodeEntries(entries) = expect_message(read_message(input), "deal")? else {
-        return Err(starter_gone("deal"));
-    };
-    let settings = NodeSettings {
-        partitions: plan.partitions,
-        space_wait: plan.space_wait,
-        ..NodeSettings::new(ByteSize(memory.0.max(ENGINE_BYTES_MIN)))
-    };
-    let map = partition_map(&entries, plan.partitions)?;
-    let node = Node::in_pool(NodeId(spec.id), map, settings.clone(), engine(&settings)?);
-    let secret = PoolSecret {
-        token,
-        pool: plan.pool.clone(),
-        certificate: identity.map(|identity| identity.certificate().clone()),
-    };
-    let token = secret.node_token(node.id());
-    let running = RunningNode::start(&node, listeners, &token, PoolConnector::new(secret), metrics)?;
+    let entry = bound.entry.clone();
+    let running = bound.start(plan, map, founds)?;
     check_sent(write_message(output, &NodeMessage::Ready(spec.id)))?;
     match read_message(input) {
         Ok(Some(StarterMessage::Detach)) => {}
@@ -178,13 +157,94 @@ fn bootstrap_node(
     Ok(running)
 }
 
+/// A node that listens, and does not know its partitions yet.
+struct BoundNode {
+    entry: NodeEntry,
+    listeners: Vec<Listener>,
+    identity: Option<Identity>,
+    metrics: Option<MetricsListener>,
+}
+
+impl BoundNode {
+    fn new(plan: &BootstrapPlan, spec: &NodeSpec, host_env: &HostEnv) -> Result<Self, Problem> {
+        let memory = match spec.memory {
+            Memory::Bytes(0) => ByteSize(0),
+            Memory::Bytes(bytes) => (host_env.memory)(Some(ByteSize(bytes)), spec.nodes_on_host)?,
+            Memory::Default => (host_env.memory)(None, spec.nodes_on_host)?,
+        };
+        let identity = match (&plan.identity, plan.own_identity) {
+            (Some(pem), _) => Some(Identity::from_pem(pem)),
+            (None, true) if spec.address_source.is_open() => Some(Identity::generate()),
+            (None, _) => None,
+        };
+        let identity = identity.transpose().map_err(|error| Problem::new(error.to_string()))?;
+        let own_identity = identity.as_ref().filter(|_| plan.own_identity);
+        let (listeners, addresses) = listen(spec, host_env.directory, identity.as_ref())?;
+        let metrics = spec.metrics.map(MetricsListener::bind).transpose()?;
+        let host = match &spec.address_source {
+            AddressSource::Named(host) => host.clone(),
+            AddressSource::LocalHost | AddressSource::HostName => host_name(),
+        };
+        let process =
+            Process::current().map_err(|error| Problem::new(format!("this process cannot be identified: {error}")))?;
+        let entry = NodeEntry {
+            id: spec.id,
+            host,
+            process,
+            addresses,
+            memory: memory.0,
+            slots: spec.slots.unwrap_or_else(processors),
+            log: host_env.log.to_owned(),
+            certificate: own_identity.map(|identity| identity.certificate().to_pem().to_owned()),
+            metrics: metrics.as_ref().map(|listener| listener.address),
+        };
+        Ok(Self { entry, listeners, identity, metrics })
+    }
+
+    /// Serves. With `founds` it is the first of the managers.
+    fn start(
+        self,
+        plan: &BootstrapPlan,
+        map: PartitionMap,
+        founds: Option<ClusterState>,
+    ) -> Result<RunningNode, Problem> {
+        let Self { entry, listeners, identity, metrics } = self;
+        let wrong = |error: &dyn std::fmt::Display| Problem::new(error.to_string());
+        let settings = NodeSettings {
+            partitions: plan.partitions,
+            space_wait: plan.space_wait,
+            ..NodeSettings::new(ByteSize(entry.memory.max(ENGINE_BYTES_MIN)))
+        };
+        let node = Node::in_pool(NodeId(entry.id), map, settings.clone(), engine(&settings)?);
+        let certificate = match &plan.certificate {
+            Some(pem) => Some(Certificate::from_pem(pem).map_err(|error| wrong(&error))?),
+            None => identity.map(|identity| identity.certificate().clone()),
+        };
+        let token = Token::new(plan.token.as_bytes()).map_err(|error| wrong(&error))?;
+        let secret = PoolSecret { token, pool: plan.pool.clone(), certificate };
+        let token = secret.node_token(node.id());
+        RunningNode::start(&node, listeners, &token, PoolConnector::new(secret), (metrics, founds))
+    }
+}
+
+/// The state of a pool that begins, for the first of its nodes.
+fn first_state(map: PartitionMap, entries: &[NodeEntry], id: u32) -> Option<ClusterState> {
+    let is_first = entries.iter().all(|entry| entry.id >= id);
+    let addresses: BTreeMap<NodeId, Arc<str>> = map.addresses().map(|(node, text)| (node, text.into())).collect();
+    let known = |entry: &NodeEntry| {
+        let node = NodeId(entry.id);
+        Some((node, addresses.get(&node)?.clone(), entry.memory))
+    };
+    is_first.then(|| ClusterState::new(map, entries.iter().filter_map(known)))
+}
+
 impl RunningNode {
     fn start(
         node: &Arc<Node>,
         listeners: Vec<Listener>,
         token: &Token,
         connector: PoolConnector,
-        metrics: Option<MetricsListener>,
+        (metrics, founds): (Option<MetricsListener>, Option<ClusterState>),
     ) -> Result<Self, Problem> {
         let cannot = |error: &dyn std::fmt::Display| Problem::new(format!("the node cannot serve: {error}"));
         let made = runtime::Builder::new_multi_thread()
@@ -200,12 +260,14 @@ impl RunningNode {
         }));
         let mut listeners = listeners.into_iter();
         let first = listeners.next().ok_or_else(|| cannot(&"it has no address"))?;
-        let (limits, connector) = (ServerLimits::default(), Some(Arc::new(connector) as Arc<dyn Connector>));
-        let served = serve_on(runtime.handle(), node.clone(), first, token, limits, connector);
+        let (limits, connector) = (ServerLimits::default(), Arc::new(connector) as Arc<dyn Connector>);
+        let manager = runtime.block_on(Manager::start(runtime.handle(), node, connector.clone(), founds));
+        let manager = manager.map_err(|error| cannot(&error))?;
+        let served = serve_on(runtime.handle(), node.clone(), first, token, limits, Some(connector));
         let mut server = served.map_err(|error| cannot(&error))?;
         listeners.try_for_each(|listener| server.add_listener(listener)).map_err(|error| cannot(&error))?;
         let metrics = metrics.map(|listener| MetricsServer::start(listener, node)).transpose()?;
-        Ok(Self { runtime, server, end, metrics })
+        Ok(Self { runtime, server, end, metrics, manager })
     }
 
     /// Returns a function that stops the node from another thread.
@@ -218,10 +280,11 @@ impl RunningNode {
 
     /// Serves until the node is asked to stop; then ends all connections and stops listening.
     pub fn wait(self) {
-        let Self { runtime, server, end, metrics } = self;
+        let Self { runtime, server, end, metrics, manager } = self;
         runtime.block_on(async {
             // This function owns the sender, so waiting cannot fail.
             let _ = end.subscribe().wait_for(|end| *end).await;
+            manager.stop().await;
             server.stop().await;
         });
         drop(metrics);

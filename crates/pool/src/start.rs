@@ -20,7 +20,7 @@ use transport::Identity;
 
 /// Time limit for all nodes to be ready. Starting a process takes milliseconds, SSH to a slow host
 /// seconds, and `srun` may have to wait for a host to come up.
-const START_WAIT: Duration = Duration::from_mins(1);
+pub(crate) const START_WAIT: Duration = Duration::from_mins(1);
 /// Length of a token before it is encoded as hexadecimal text, bytes.
 pub(crate) const TOKEN_BYTES: usize = 32;
 /// Length of a pool's id before it is encoded as hexadecimal text, bytes.
@@ -86,6 +86,8 @@ pub fn start_linked(path: &Path, pool_spec: &PoolSpec, links: Vec<BootstrapLink>
         pool: random_text(ID_BYTES)?,
         token: random_text(TOKEN_BYTES)?,
         identity: identity.as_ref().map(Identity::to_pem),
+        certificate: None,
+        own_identity: false,
         partitions: pool_spec.partitions,
         space_wait: pool_spec.space_wait,
         nodes,
@@ -138,7 +140,7 @@ fn too_many(nodes: u32, partitions: u32) -> Problem {
         .hint("fewer nodes, or more --partitions")
 }
 
-fn node_specs(pool_spec: &PoolSpec) -> Result<Vec<NodeSpec>, Problem> {
+pub(crate) fn node_specs(pool_spec: &PoolSpec) -> Result<Vec<NodeSpec>, Problem> {
     let mut taken: BTreeMap<AddressSource, u16> = BTreeMap::new();
     let spec = |place: usize| {
         let (address_source, nodes_on_host) = pool_spec.target.address_source(place);
@@ -171,7 +173,11 @@ fn nth_address(first: SocketAddr, before: u16, place: usize) -> Result<SocketAdd
 }
 
 /// Collects the entries of all nodes.
-fn collect_entries(launched: &mut Launched, plan: &BootstrapPlan, until: Instant) -> Result<Vec<NodeEntry>, Problem> {
+pub(crate) fn collect_entries(
+    launched: &mut Launched,
+    plan: &BootstrapPlan,
+    until: Instant,
+) -> Result<Vec<NodeEntry>, Problem> {
     let mut entries: BTreeMap<u32, NodeEntry> = BTreeMap::new();
     while entries.len() < plan.nodes.len() {
         match launched.recv(until)? {
@@ -184,7 +190,7 @@ fn collect_entries(launched: &mut Launched, plan: &BootstrapPlan, until: Instant
 }
 
 /// Waits until all nodes serve.
-fn wait_until_ready(launched: &mut Launched, plan: &BootstrapPlan, until: Instant) -> Result<(), Problem> {
+pub(crate) fn wait_until_ready(launched: &mut Launched, plan: &BootstrapPlan, until: Instant) -> Result<(), Problem> {
     let mut ready = BTreeSet::new();
     while ready.len() < plan.nodes.len() {
         match launched.recv(until)? {

@@ -1,0 +1,307 @@
+//! What the manager of a node does while it leads: it hears reports, decides, and sees that it is
+//! done.
+
+use crate::{
+    Manager,
+    message::{ClusterStatus, ManagerAnswer, ManagerRequest, MapVersion, NodeUsage, ReportMessage, request_with},
+};
+use cluster::{
+    ClusterAnswer, ClusterCommand, ClusterEntry, ClusterEvent, ClusterRefusal, ClusterState, Coordinator,
+    PartitionMove, wanted_members,
+};
+use cluster_log::ProposeError;
+use parking_lot::Mutex;
+use placement::{NodeId, PartitionId};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, SystemTime},
+};
+use tokio::{
+    select,
+    sync::Notify,
+    time::{Instant, sleep},
+};
+use wire::Body;
+
+/// Longest time between two looks at the state.
+const TICK_INTERVAL: Duration = Duration::from_millis(250);
+/// Number of the last events that are not recorded again.
+const REPEATED_EVENTS: usize = 16;
+/// Events that are kept.
+const EVENTS: usize = 1000;
+
+/// What a leader remembers, and may lose.
+#[derive(Debug)]
+pub struct Leader {
+    began: Instant,
+    /// Notified when something may be to do.
+    wake: Notify,
+    memory: Mutex<LeaderMemory>,
+    /// True while the members are being changed.
+    changes_members: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct LeaderMemory {
+    coordinator: Coordinator,
+    /// The last report of each node, and its time.
+    usage: BTreeMap<NodeId, (NodeUsage, Duration)>,
+    events: VecDeque<(u64, String)>,
+    /// Nodes that are being ended.
+    ending: BTreeSet<NodeId>,
+}
+
+impl Leader {
+    pub fn new(began: Instant) -> Self {
+        Self { began, wake: Notify::new(), memory: Mutex::default(), changes_members: AtomicBool::new(false) }
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn record(&self, event: String) {
+        tracing::info!("{event}");
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let events = &mut self.memory.lock().events;
+        // An entry may be agreed on twice, and is done once.
+        if events.iter().rev().take(REPEATED_EVENTS).any(|(_, known)| *known == event) {
+            return;
+        }
+        events.push_back((time, event));
+        while events.len() > EVENTS {
+            events.pop_front();
+        }
+    }
+}
+
+impl Manager {
+    /// The state, if this node leads; else who may.
+    fn led_state(&self) -> Result<Arc<ClusterState>, ManagerAnswer> {
+        let state = self.log.state().borrow().clone();
+        match state {
+            Some(state) if self.log.is_leader() => Ok(state),
+            _ => Err(ManagerAnswer::NotLeader(self.log.leader().filter(|leader| *leader != self.node.id()))),
+        }
+    }
+
+    /// Takes a node's report.
+    pub(crate) fn take_report(self: &Arc<Self>, message: ReportMessage) -> ManagerAnswer {
+        let state = match self.led_state() {
+            Ok(state) => state,
+            Err(answer) => return answer,
+        };
+        let ReportMessage { node, report, prepared, known } = message;
+        let now = self.leader.now();
+        let usage = NodeUsage { used: report.used, capacity: report.capacity, pins: report.pins };
+        let mut commands = {
+            let mut memory = self.leader.memory.lock();
+            memory.usage.insert(node, (usage, now));
+            memory.coordinator.on(ClusterEvent::Report { node, report }, &state, now)
+        };
+        for (partition, epoch) in prepared {
+            // One that is not under way has ended: the node learns of that from the map.
+            let is_meant = |step: &PartitionMove| (step.partition, step.to, step.epoch) == (partition, node, epoch);
+            if let Some(step) = state.moves().find(is_meant) {
+                commands.extend(self.hear(ClusterEvent::MoveReady(step), &state));
+            }
+        }
+        self.execute(commands);
+        let map = (known < MapVersion::of(state.map())).then(|| Box::new(state.map().clone()));
+        let wants_loads = self.leader.memory.lock().coordinator.wants_loads();
+        ManagerAnswer::Reported { map, wants_loads }
+    }
+
+    /// Takes the failure of a move.
+    pub(crate) fn take_failure(self: &Arc<Self>, step: PartitionMove, why: &str) -> ManagerAnswer {
+        let state = match self.led_state() {
+            Ok(state) => state,
+            Err(answer) => return answer,
+        };
+        let PartitionMove { partition, from, to, .. } = step;
+        self.leader.record(format!("partition {partition} stays at node {from} for now, not at {to}: {why}"));
+        let commands = self.hear(ClusterEvent::MoveFailed(step), &state);
+        self.execute(commands);
+        ManagerAnswer::Done
+    }
+
+    /// Appends an entry that somebody asks for.
+    pub(crate) async fn propose_for(self: &Arc<Self>, entry: ClusterEntry) -> ManagerAnswer {
+        match self.propose(entry).await {
+            Ok(done) => ManagerAnswer::Proposed(done),
+            Err(ProposeError::NotLeader(known)) => ManagerAnswer::NotLeader(known),
+            Err(error) => ManagerAnswer::Failed(error.to_string()),
+        }
+    }
+
+    /// What this leader knows.
+    pub(crate) fn status(&self) -> ManagerAnswer {
+        let state = match self.led_state() {
+            Ok(state) => state,
+            Err(answer) => return answer,
+        };
+        let memory = self.leader.memory.lock();
+        ManagerAnswer::Status(Box::new(ClusterStatus {
+            state: (*state).clone(),
+            leader: self.node.id(),
+            members: self.log.members(),
+            usage: memory.usage.iter().map(|(node, (usage, _))| (*node, *usage)).collect(),
+            silent: memory.coordinator.silent_nodes(&state, self.leader.now()),
+            events: memory.events.iter().cloned().collect(),
+        }))
+    }
+
+    /// Leads, whenever this node is the leader.
+    pub(crate) async fn lead_always(self: Arc<Self>) {
+        let mut led = false;
+        loop {
+            match self.led_state() {
+                Ok(state) => {
+                    if !led {
+                        *self.leader.memory.lock() = LeaderMemory::default();
+                        self.leader.record(format!("node {} leads the managers", self.node.id()));
+                    }
+                    led = true;
+                    let commands = self.hear(ClusterEvent::Tick, &state);
+                    self.execute(commands);
+                    self.change_members(&state);
+                }
+                Err(_) => led = false,
+            }
+            select! {
+                () = sleep(TICK_INTERVAL) => {}
+                () = self.leader.wake.notified() => {}
+            }
+        }
+    }
+
+    fn hear(&self, event: ClusterEvent, state: &ClusterState) -> Vec<ClusterCommand> {
+        self.leader.memory.lock().coordinator.on(event, state, self.leader.now())
+    }
+
+    fn execute(self: &Arc<Self>, commands: Vec<ClusterCommand>) {
+        for command in commands {
+            let manager = self.clone();
+            self.spawn(async move { manager.execute_one(command).await });
+        }
+    }
+
+    async fn execute_one(self: &Arc<Self>, command: ClusterCommand) {
+        match command {
+            ClusterCommand::Propose(entry) => {
+                // What is refused, or not agreed on, is decided anew at the next tick.
+                if let Err(error) = self.propose(entry.clone()).await {
+                    tracing::debug!(%error, ?entry, "an entry was not agreed on");
+                }
+            }
+            ClusterCommand::StartMove(step) => {
+                let started = self.tell(step.from, &ManagerRequest::Start(step)).await;
+                if let Err(why) = started {
+                    self.take_failure(step, &why);
+                }
+            }
+            ClusterCommand::StopNode(node) => self.stop_node(node).await,
+        }
+    }
+
+    /// Appends an entry, and has all who wait for it know.
+    async fn propose(
+        self: &Arc<Self>,
+        entry: ClusterEntry,
+    ) -> Result<Result<ClusterAnswer, ClusterRefusal>, ProposeError> {
+        let done = self.log.propose(entry.clone()).await?;
+        match &done {
+            Ok(answer) => {
+                if let Some(event) = describe(&entry, *answer) {
+                    self.leader.record(event);
+                }
+                if let ClusterEntry::Commit(step) | ClusterEntry::Abandon(step) = entry {
+                    self.announce(step).await;
+                }
+                self.leader.wake.notify_one();
+            }
+            Err(refusal) => tracing::debug!(%refusal, ?entry, "an entry is refused"),
+        }
+        Ok(done)
+    }
+
+    /// Tells source and target which of them serves.
+    async fn announce(self: &Arc<Self>, PartitionMove { partition, from, to, .. }: PartitionMove) {
+        let state = self.log.state().borrow().clone();
+        let Some(entry) = state.and_then(|state| state.map().entry(partition).cloned()) else { return };
+        let message = ManagerRequest::Learn(partition, entry);
+        // Whoever is not reached learns with the next report.
+        let (_, _) = futures_util::join!(self.tell(to, &message), self.tell(from, &message));
+    }
+
+    async fn tell(self: &Arc<Self>, to: NodeId, request: &ManagerRequest) -> Result<(), String> {
+        let answer =
+            if to == self.node.id() { self.answer(request.clone()).await } else { self.peers.ask(to, request).await? };
+        match answer {
+            ManagerAnswer::Done => Ok(()),
+            ManagerAnswer::Failed(why) => Err(why),
+            other => Err(format!("node {to} has answered with {other:?}")),
+        }
+    }
+
+    /// Ends a node that nobody needs any more.
+    async fn stop_node(self: &Arc<Self>, node: NodeId) {
+        // A member is replaced before.
+        if self.log.members().contains(&node) || !self.leader.memory.lock().ending.insert(node) {
+            return;
+        }
+        let left = self.propose(ClusterEntry::Leave { node, lost: false }).await;
+        if !matches!(left, Ok(Ok(_))) {
+            self.leader.memory.lock().ending.remove(&node);
+            return;
+        }
+        if let Ok(connection) = self.peers.connection(node)
+            && let Err(failure) = connection.call(request_with(PartitionId(0), Body::Stop)).await
+        {
+            tracing::debug!(%failure, node = node.0, "a node that has left was not told to end");
+        }
+    }
+
+    /// Has the right nodes agree on the state.
+    fn change_members(self: &Arc<Self>, state: &ClusterState) {
+        let members = self.log.members();
+        let silent = self.leader.memory.lock().coordinator.silent_nodes(state, self.leader.now());
+        let wanted = wanted_members(state, &members, &silent);
+        if wanted == members || self.leader.changes_members.swap(true, SeqCst) {
+            return;
+        }
+        let manager = self.clone();
+        self.spawn(async move {
+            match manager.log.set_members(wanted.clone()).await {
+                Ok(()) => manager.leader.record(format!("the managers are the nodes {wanted:?} now")),
+                Err(error) => tracing::debug!(%error, ?wanted, "the managers could not be changed"),
+            }
+            manager.leader.changes_members.store(false, SeqCst);
+        });
+    }
+}
+
+/// Says what an entry has changed, for the event log.
+fn describe(entry: &ClusterEntry, answer: ClusterAnswer) -> Option<String> {
+    Some(match entry {
+        ClusterEntry::Join { .. } => {
+            let ClusterAnswer::Joined(node) = answer else { return None };
+            format!("node {node} has joined")
+        }
+        ClusterEntry::Drain(node) => format!("node {node} is drained: its partitions move to others"),
+        ClusterEntry::Undrain(node) => format!("node {node} stays"),
+        ClusterEntry::Begin(PartitionMove { partition, from, to, .. }) => {
+            format!("partition {partition} moves from node {from} to {to}")
+        }
+        ClusterEntry::Commit(PartitionMove { partition, to, .. }) => format!("partition {partition} is at node {to}"),
+        ClusterEntry::Abandon(PartitionMove { partition, from, .. }) => {
+            format!("partition {partition} stays at node {from}")
+        }
+        ClusterEntry::Leave { node, lost: false } => format!("node {node} has left"),
+        ClusterEntry::Leave { node, lost: true } => format!("node {node} is lost, with what it served"),
+    })
+}

@@ -1,0 +1,132 @@
+//! The messages between managers, and from tools to them. They are encoded by postcard.
+
+use bytes::Bytes;
+use cluster::{ClusterAnswer, ClusterEntry, ClusterRefusal, ClusterState, NodeReport, PartitionMove};
+use placement::{Epoch, NodeId, PartitionEntry, PartitionId, PartitionMap};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::collections::{BTreeMap, BTreeSet};
+use wire::{Answer, Body, Failure, Object, Refusal, Request, Session};
+
+/// A message to a manager.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ManagerRequest {
+    /// A message of the log, for a member. -> `Member`
+    Member(Bytes),
+    /// What a node says of itself each second, for the leader. -> `Reported`
+    Report(Box<ReportMessage>),
+    /// An entry that the leader is asked to append. -> `Proposed`
+    Propose(ClusterEntry),
+    /// A move that its source could not make, with the reason, for the leader. -> `Done`
+    MoveFailed(PartitionMove, String),
+    /// Move a partition from this node. -> `Done`
+    Start(PartitionMove),
+    /// An entry of the map that has just been agreed on. -> `Done`
+    Learn(PartitionId, PartitionEntry),
+    /// What the leader knows. -> `Status`
+    Status,
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReportMessage {
+    pub node: NodeId,
+    pub report: NodeReport,
+    /// Partitions that have arrived and wait for the commit, each with the epoch of its entry at
+    /// the source.
+    pub prepared: Vec<(PartitionId, Epoch)>,
+    /// The version of the map that the node knows.
+    pub known: MapVersion,
+}
+
+/// The answer to a message to a manager.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ManagerAnswer {
+    Done,
+    Member(Bytes),
+    Reported {
+        /// The leader's map, if it is newer.
+        map: Option<Box<PartitionMap>>,
+        /// True if the loads of partitions are needed with the next report.
+        wants_loads: bool,
+    },
+    Proposed(Result<ClusterAnswer, ClusterRefusal>),
+    Status(Box<ClusterStatus>),
+    /// This node does not lead; perhaps it knows who does.
+    NotLeader(Option<NodeId>),
+    /// It could not be done.
+    Failed(String),
+}
+
+/// What the managers know of a pool.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// The state that they have agreed on.
+    pub state: ClusterState,
+    /// The node that leads.
+    pub leader: NodeId,
+    /// The nodes that agree on the state.
+    pub members: BTreeSet<NodeId>,
+    /// What each node has last reported.
+    pub usage: BTreeMap<NodeId, NodeUsage>,
+    /// The nodes that do not report any more: they keep what they have, and get nothing.
+    pub silent: BTreeSet<NodeId>,
+    /// The last decisions of this leader, each with the time since 1970 in seconds.
+    pub events: Vec<(u64, String)>,
+}
+
+/// What a node has last said of its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeUsage {
+    /// Used memory, bytes.
+    pub used: u64,
+    /// Memory for the pool, bytes.
+    pub capacity: u64,
+    /// Files, mounts and programs of its host that need it.
+    pub pins: u32,
+}
+
+/// The version of a map: of two maps of one pool the later one has the higher one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct MapVersion(u64);
+
+impl MapVersion {
+    /// The version of a map.
+    pub fn of(map: &PartitionMap) -> Self {
+        let last = u16::try_from(map.partitions() - 1).unwrap_or(u16::MAX);
+        let epochs = (0..=last).filter_map(|id| Some(map.entry(PartitionId(id))?.epoch.0));
+        // A node that leaves has no address any more.
+        let nodes = map.addresses().count() + 2 * map.departed().count();
+        Self(epochs.sum::<u64>() + nodes as u64)
+    }
+}
+
+/// Encodes a message.
+pub fn encode(message: &impl Serialize) -> Bytes {
+    postcard::to_extend(message, Vec::new()).expect("every message can be encoded").into()
+}
+
+/// Decodes a message.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    postcard::from_bytes(bytes).map_err(|error| {
+        let why = format!("a message for managers: {error}");
+        Refusal::Invalid { object: Object::Pool, why: why.into() }.into()
+    })
+}
+
+/// The request that carries a message.
+pub fn request(message: &ManagerRequest) -> Request {
+    request_with(PartitionId(0), Body::Manage { message: encode(message) })
+}
+
+/// A request that is of no session.
+pub fn request_with(partition: PartitionId, body: Body) -> Request {
+    Request { epoch: Epoch::FIRST, session: Session::NONE, skip_ack: false, partition, body }
+}
+
+/// Takes a manager's answer from that of its node.
+pub fn answer(reply: Result<Answer, Failure>) -> Result<ManagerAnswer, Failure> {
+    match reply? {
+        Answer::Bytes(bytes) => decode(&bytes),
+        _ => Err(Refusal::invalid(Object::Pool, "a manager has not answered with a message").into()),
+    }
+}

@@ -1,0 +1,80 @@
+//! The managers of a pool, as a tool sees them.
+
+use crate::message::{self, ClusterStatus, ManagerAnswer, ManagerRequest};
+use client::Connection;
+use cluster::{ClusterAnswer, ClusterEntry, ClusterRefusal};
+use placement::NodeId;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use tokio::time::{sleep, timeout};
+
+/// Time within which a manager answers.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// Time for a leader to be found: an election takes less.
+const LEADER_TRIES: u32 = 20;
+/// Pause between two tries to find a leader.
+const LEADER_PAUSE: Duration = Duration::from_millis(200);
+
+/// The managers of a pool, reached over connections to its nodes.
+#[derive(Debug)]
+pub struct RemoteManager {
+    nodes: BTreeMap<NodeId, Arc<dyn Connection>>,
+}
+
+/// Why the managers have not done something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ManagerError {
+    /// It is not possible.
+    #[error(transparent)]
+    Refused(#[from] ClusterRefusal),
+    /// No leader has answered.
+    #[error("no node of the pool leads it now: {0}")]
+    NoLeader(String),
+}
+
+impl RemoteManager {
+    /// The managers behind these nodes, some of which may have ended.
+    pub fn new(nodes: impl IntoIterator<Item = (NodeId, Arc<dyn Connection>)>) -> Self {
+        Self { nodes: nodes.into_iter().collect() }
+    }
+
+    /// Has an entry agreed on.
+    ///
+    /// # Errors
+    /// If it is impossible, or no leader answers.
+    pub async fn propose(&self, entry: ClusterEntry) -> Result<ClusterAnswer, ManagerError> {
+        match self.ask(&ManagerRequest::Propose(entry)).await? {
+            ManagerAnswer::Proposed(done) => Ok(done?),
+            other => Err(ManagerError::NoLeader(format!("it has answered with {other:?}"))),
+        }
+    }
+
+    /// What the managers know.
+    ///
+    /// # Errors
+    /// If no leader answers.
+    pub async fn status(&self) -> Result<ClusterStatus, ManagerError> {
+        match self.ask(&ManagerRequest::Status).await? {
+            ManagerAnswer::Status(status) => Ok(*status),
+            other => Err(ManagerError::NoLeader(format!("it has answered with {other:?}"))),
+        }
+    }
+
+    async fn ask(&self, request: &ManagerRequest) -> Result<ManagerAnswer, ManagerError> {
+        let mut why = "the pool has no node".to_owned();
+        for _ in 0..LEADER_TRIES {
+            for (node, connection) in &self.nodes {
+                match timeout(ANSWER_WAIT, connection.call(message::request(request))).await {
+                    Ok(reply) => match message::answer(reply) {
+                        Ok(ManagerAnswer::NotLeader(_)) => why = "there is no majority of its managers".into(),
+                        Ok(ManagerAnswer::Failed(reason)) => why = reason,
+                        Ok(answer) => return Ok(answer),
+                        Err(failure) => why = format!("node {node}: {failure}"),
+                    },
+                    Err(_) => why = format!("node {node} does not answer"),
+                }
+            }
+            sleep(LEADER_PAUSE).await;
+        }
+        Err(ManagerError::NoLeader(why))
+    }
+}

@@ -1,0 +1,326 @@
+//! Grows and shrinks a pool that runs.
+//!
+//! ```text
+//!   grow:   launch nodes --Listening--> Join (managers: an id) --Joined--> Ready --> pool file -->
+//! Detach
+//!           then partitions move to them, until each has its share
+//!   shrink: Drain (managers) ... partitions move away ... the node ends --> pool file
+//! ```
+//! What was begun goes on without this process; it only shows the progress. If it is interrupted,
+//! it has the managers take back what they were asked for.
+
+use crate::{
+    NodeEntry, PoolFile,
+    bootstrap::{BootstrapPlan, StarterMessage, VERSION},
+    connect::{PoolSecret, parse_entry, runtime},
+    launch::{Launched, NodeCommandLine},
+    start::{PoolSpec, START_WAIT, collect_entries, node_specs, wait_until_ready},
+    status::{NodeState, query_status},
+};
+use base::{ByteSize, Problem};
+use client::Connection;
+use cluster::{ClusterAnswer, ClusterEntry, NodePhase, PartitionLoad, PartitionMove, plan_moves};
+use manager::{ClusterStatus, ManagerError, RemoteManager};
+use placement::NodeId;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::{select, signal, time::sleep};
+
+/// Interval at which progress is asked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Most memory of the nodes that stay, in percent, that the data may take when others leave.
+const FILL_PERCENT_MAX: u64 = 95;
+
+/// The nodes that a pool is to lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShrinkTarget {
+    /// This node.
+    Node(u32),
+    /// This number of nodes: those that joined last.
+    Count(u32),
+}
+
+/// How far a change of a pool is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResizeProgress {
+    /// Number of partitions that are still to move.
+    pub left: usize,
+    /// Number of partitions that move now.
+    pub moving: usize,
+    /// What the managers have said last.
+    pub last_event: Option<String>,
+}
+
+/// The result of a change of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resized {
+    /// The nodes that have joined or left.
+    pub nodes: Vec<u32>,
+    /// True if it was interrupted, and taken back.
+    pub cancelled: bool,
+}
+
+/// Starts nodes and has them join the pool at `path`; returns when they have their shares.
+/// `spec` says where they run, with how much memory and how many slots, and by which program.
+///
+/// # Errors
+/// If the pool may not have so many nodes, or a node cannot start: then nothing is left of it. If
+/// no manager answers.
+pub fn grow(path: &Path, spec: &PoolSpec, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Resized, Problem> {
+    let runtime = runtime()?;
+    let pool = ResizedPool::open(path)?;
+    let status = runtime.block_on(pool.status())?;
+    let present = present_nodes(&status).count();
+    let (wanted, max) = (spec.target.count() as usize, pool.file.max_nodes as usize);
+    if present + wanted > max {
+        let plural = if present == 1 { "" } else { "s" };
+        return Err(Problem::new(format!(
+            "the pool has {present} node{plural} and may have {max}: {wanted} more are too many"
+        ))
+        .hint("a pool is made for a number of nodes: `tidemill pool start --max-nodes M`"));
+    }
+    let nodes = pool.launch(&runtime, spec)?;
+    let nodes: Vec<u32> = nodes.into_iter().map(|node| node.0).collect();
+    let settled = runtime.block_on(async {
+        select! {
+            settled = pool.settle(progress) => settled.map(|()| false),
+            _ = signal::ctrl_c() => Ok(true),
+        }
+    });
+    if settled? {
+        let target = nodes.iter().map(|id| NodeId(*id)).collect();
+        runtime.block_on(pool.drain(&target, progress))?;
+        pool.write_file(&runtime)?;
+        return Ok(Resized { nodes, cancelled: true });
+    }
+    Ok(Resized { nodes, cancelled: false })
+}
+
+/// Has nodes leave the pool at `path`: moves what they hold to the others, and ends them.
+///
+/// # Errors
+/// If the others cannot hold the data, the pool has no such node, or no manager answers.
+pub fn shrink(path: &Path, target: ShrinkTarget, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Resized, Problem> {
+    let runtime = runtime()?;
+    let pool = ResizedPool::open(path)?;
+    let status = runtime.block_on(pool.status())?;
+    let leaving = choose(&status, target)?;
+    if let Some(node) = leaving.iter().find(|node| status.silent.contains(node)) {
+        return Err(Problem::new(format!("node {node} does not answer, so what it holds cannot move to others"))
+            .hint("it keeps that, and goes on when it answers again"));
+    }
+    check_space(path, &pool.file, &leaving)?;
+    let cancelled = runtime.block_on(async {
+        select! {
+            left = pool.drain(&leaving, progress) => left.map(|()| false),
+            _ = signal::ctrl_c() => Ok(true),
+        }
+    })?;
+    if cancelled {
+        for node in &leaving {
+            // One that has left meanwhile cannot stay.
+            drop(runtime.block_on(pool.managers.propose(ClusterEntry::Undrain(*node))));
+        }
+    }
+    pool.write_file(&runtime)?;
+    Ok(Resized { nodes: leaving.into_iter().map(|node| node.0).collect(), cancelled })
+}
+
+/// What the managers of the pool at `path` know.
+///
+/// # Errors
+/// If the file is no pool file, or no manager answers.
+pub fn cluster_status(path: &Path) -> Result<ClusterStatus, Problem> {
+    runtime()?.block_on(ResizedPool::open(path)?.status())
+}
+
+/// A pool that is changed.
+struct ResizedPool<'a> {
+    path: &'a Path,
+    file: PoolFile,
+    managers: RemoteManager,
+}
+
+impl<'a> ResizedPool<'a> {
+    fn open(path: &'a Path) -> Result<Self, Problem> {
+        let file = PoolFile::read(path)?;
+        let secret = file.secret(path)?;
+        let managers = RemoteManager::new(connections(&secret, &file.nodes));
+        Ok(Self { path, file, managers })
+    }
+
+    async fn status(&self) -> Result<ClusterStatus, Problem> {
+        self.managers.status().await.map_err(|error| manager_problem(&error))
+    }
+
+    /// Starts the nodes, and has them join.
+    fn launch(&self, runtime: &tokio::runtime::Runtime, spec: &PoolSpec) -> Result<Vec<NodeId>, Problem> {
+        let (pool, token) = self.file.credentials();
+        let plan = BootstrapPlan {
+            version: VERSION.to_owned(),
+            pool,
+            token,
+            identity: None,
+            certificate: self.file.certificate(),
+            own_identity: self.file.certificate().is_some(),
+            partitions: self.file.partitions,
+            space_wait: spec.space_wait,
+            nodes: node_specs(spec)?,
+        };
+        let command_line = NodeCommandLine { program: spec.program.clone(), file: self.path.to_owned() };
+        let mut launched = Launched::spawn(&spec.target, &command_line, Vec::new())?;
+        let until = Instant::now() + START_WAIT;
+        launched.send(&plan);
+        let entries = collect_entries(&mut launched, &plan, until)?;
+        let mut joined = BTreeMap::new();
+        let ready = self.join(runtime, &entries, &mut joined).and_then(|()| {
+            let map = runtime.block_on(self.status())?.state.map().clone();
+            let ids = joined.iter().map(|(seat, node)| (*seat, node.0)).collect();
+            launched.send(&StarterMessage::Joined(ids, Box::new(map)));
+            wait_until_ready(&mut launched, &plan, until)?;
+            self.write_file(runtime)
+        });
+        if let Err(problem) = ready {
+            for node in joined.into_values() {
+                drop(runtime.block_on(self.managers.propose(ClusterEntry::Leave { node, lost: false })));
+            }
+            return Err(problem);
+        }
+        launched.send(&StarterMessage::Detach);
+        launched.release(until);
+        Ok(joined.into_values().collect())
+    }
+
+    fn join(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        entries: &[NodeEntry],
+        joined: &mut BTreeMap<u32, NodeId>,
+    ) -> Result<(), Problem> {
+        for entry in entries {
+            let address = serde_json::to_string(&NodeEntry { id: 0, ..entry.clone() });
+            let address: Arc<str> = address.map_err(|error| Problem::new(error.to_string()))?.into();
+            let mut token = [0; 8];
+            rustix::rand::getrandom(&mut token[..], rustix::rand::GetRandomFlags::empty())
+                .map_err(|error| Problem::new(format!("the system gives no random bytes: {error}")))?;
+            let join = ClusterEntry::Join { token: u64::from_le_bytes(token), address, capacity: entry.memory };
+            match runtime.block_on(self.managers.propose(join)).map_err(|error| manager_problem(&error))? {
+                ClusterAnswer::Joined(node) => drop(joined.insert(entry.id, node)),
+                ClusterAnswer::Done => return Err(Problem::new("the managers have given a node no id")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until each node has its share.
+    async fn settle(&self, progress: &mut dyn FnMut(ResizeProgress)) -> Result<(), Problem> {
+        loop {
+            let left = progress_of(&self.status().await?);
+            let is_done = left.left + left.moving == 0;
+            progress(left);
+            if is_done {
+                return Ok(());
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Has nodes leave, and waits for that.
+    async fn drain(&self, nodes: &BTreeSet<NodeId>, progress: &mut dyn FnMut(ResizeProgress)) -> Result<(), Problem> {
+        for node in nodes {
+            self.managers.propose(ClusterEntry::Drain(*node)).await.map_err(|error| manager_problem(&error))?;
+        }
+        loop {
+            let status = self.status().await?;
+            progress(progress_of(&status));
+            let has_left = |node| status.state.nodes().get(node).is_none_or(|known| known.phase == NodePhase::Left);
+            if nodes.iter().all(has_left) {
+                return Ok(());
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+    }
+
+    /// Replaces the pool file by one that names the nodes of now.
+    fn write_file(&self, runtime: &tokio::runtime::Runtime) -> Result<(), Problem> {
+        let status = runtime.block_on(self.status())?;
+        let entries = present_nodes(&status).map(|node| {
+            let known = &status.state.nodes()[&node];
+            parse_entry(node, &known.address).map_err(|why| Problem::new(format!("node {node}: {why}")))
+        });
+        let nodes = entries.collect::<Result<Vec<_>, _>>()?;
+        let mut file = self.file.clone();
+        file.nodes = nodes;
+        let failed = |error| Problem::new(format!("the pool file {} cannot be written: {error}", self.path.display()));
+        file.write(self.path).map_err(failed)
+    }
+}
+
+fn connections(secret: &PoolSecret, nodes: &[NodeEntry]) -> Vec<(NodeId, Arc<dyn Connection>)> {
+    let link = |node: &NodeEntry| {
+        let remote = secret.remote(node).ok()?;
+        Some((NodeId(node.id), Arc::new(remote) as Arc<dyn Connection>))
+    };
+    nodes.iter().filter_map(link).collect()
+}
+
+fn manager_problem(error: &ManagerError) -> Problem {
+    let problem = Problem::new(error.to_string());
+    match error {
+        ManagerError::Refused(_) => problem,
+        ManagerError::NoLeader(_) => problem.hint("`tidemill pool status` shows which nodes answer"),
+    }
+}
+
+/// The nodes that have not left.
+fn present_nodes(status: &ClusterStatus) -> impl Iterator<Item = NodeId> {
+    status.state.nodes().iter().filter(|(_, node)| node.phase != NodePhase::Left).map(|(id, _)| *id)
+}
+
+fn progress_of(status: &ClusterStatus) -> ResizeProgress {
+    let state = &status.state;
+    let planned = plan_moves(state.map(), &state.capacities(), |_| PartitionLoad::default());
+    let is_possible = |step: &&PartitionMove| ![step.from, step.to].iter().any(|node| status.silent.contains(node));
+    let last_event = status.events.last().map(|(_, event)| event.clone());
+    ResizeProgress { left: planned.iter().filter(is_possible).count(), moving: state.moves().count(), last_event }
+}
+
+fn choose(status: &ClusterStatus, target: ShrinkTarget) -> Result<BTreeSet<NodeId>, Problem> {
+    let present: Vec<NodeId> = present_nodes(status).collect();
+    match target {
+        ShrinkTarget::Node(id) if present.contains(&NodeId(id)) => Ok([NodeId(id)].into()),
+        ShrinkTarget::Node(id) => {
+            let known: Vec<String> = present.iter().map(ToString::to_string).collect();
+            Err(Problem::new(format!("the pool has no node {id}; it has {}", known.join(", "))))
+        }
+        ShrinkTarget::Count(count) if (count as usize) < present.len() => {
+            Ok(present.into_iter().rev().take(count as usize).collect())
+        }
+        ShrinkTarget::Count(count) => {
+            let nodes = present.len();
+            let plural = if nodes == 1 { "" } else { "s" };
+            Err(Problem::new(format!("the pool has {nodes} node{plural}: {count} cannot leave, one must stay"))
+                .hint("`tidemill pool stop` ends a pool"))
+        }
+    }
+}
+
+/// Refuses to remove nodes if the others cannot hold the data.
+fn check_space(path: &Path, file: &PoolFile, leaving: &BTreeSet<NodeId>) -> Result<(), Problem> {
+    let (mut used, mut capacity) = (0, 0);
+    for node in query_status(path, file)? {
+        let NodeState::Up(up) = node.state else { continue };
+        used += up.usage.used;
+        capacity += if leaving.contains(&NodeId(node.entry.id)) { 0 } else { up.usage.capacity };
+    }
+    if u128::from(used) * 100 <= u128::from(capacity) * u128::from(FILL_PERCENT_MAX) {
+        return Ok(());
+    }
+    let (used, capacity) = (ByteSize(used), ByteSize(capacity));
+    Err(Problem::new(format!("the pool holds {used}, and the nodes that stay have {capacity}"))
+        .hint("remove files, or let fewer nodes leave"))
+}
