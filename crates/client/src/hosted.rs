@@ -12,7 +12,7 @@ use bytes::Bytes;
 use node::{HostWork, HostedBytes, HostedDemotion, Node};
 use placement::{FileId, NodeId, PartitionId};
 use wire::{
-    Answer, Body, Command, Extent, ExtentAction, ExtentWrite, HostedAnswer, Lock, Object, Outcome, Refusal,
+    Answer, Body, Command, Extent, ExtentAction, ExtentWrite, HostedAnswer, Lock, Object, Outcome, Refusal, Session,
     TypedCommand, WritePlace,
 };
 
@@ -153,13 +153,14 @@ impl Client {
             }
             HostWork::Settle(file) => self.settle_hosted(node, file).await,
             HostWork::EndSession { node: other, session } => {
-                let ended = self.query_node(other, Body::EndMovedSession { session }).await;
-                // What was there has moved on with the node's other partitions.
-                if self.router().nodes.has_departed(other) {
-                    return Ok(());
+                match self.end_moved_session(other, session).await {
+                    // What was there has moved on, and the node may not have told where.
+                    Err(_) if self.router().nodes.has_departed(other) => {}
+                    ended => return ended,
                 }
-                for deleted in ended?.closed()? {
-                    self.purge(Some(deleted)).await;
+                let present: Vec<NodeId> = self.router().nodes.links().iter().map(|link| link.node).collect();
+                for other in present.into_iter().filter(|other| *other != node.id()) {
+                    self.end_moved_session(other, session).await?;
                 }
                 Ok(())
             }
@@ -180,6 +181,13 @@ impl Client {
                 Ok(())
             }
         }
+    }
+
+    async fn end_moved_session(&self, node: NodeId, session: Session) -> Outcome<()> {
+        for deleted in self.query_node(node, Body::EndMovedSession { session }).await?.closed()? {
+            self.purge(Some(deleted)).await;
+        }
+        Ok(())
     }
 
     /// Demotes a file whose bytes are at this node, or frees them if the file is gone.

@@ -59,8 +59,8 @@ pub async fn hand_over(from: &Arc<Node>, to: &Arc<Node>, partition: PartitionId)
     let (entry, target) = (before.moved(to.id()), to.clone());
     let link: MoveLink = Arc::new(move |request| target.handle(request));
     from.send_partition((partition, before.epoch), to.id(), link).await?;
-    to.learn(partition, entry.clone());
-    from.learn(partition, entry.clone());
+    to.learn(partition, &entry);
+    from.learn(partition, &entry);
     to.close_arrived_sessions().await;
     from.clear_leftovers().await.expect("an engine in memory does not fail");
     Ok(entry)

@@ -5,8 +5,9 @@
 //! here it is refused if it is impossible.
 //!
 //! ```text
-//!   Join ---> serving --Drain--> draining --Leave (it serves nothing)--> left
-//!                ^----Undrain------'           a lost node leaves with its partitions unserved
+//!   Join --> joining --Admit--> serving --Drain--> draining --Leave (it serves nothing)--> left
+//!                                 ^-----Admit--------'      a lost node leaves with its partitions
+//! unserved
 //!   Begin (source copies to target) --Commit--> the partition's next epoch names the target
 //!                                   --Abandon-> it names the source, which goes on
 //! ```
@@ -50,6 +51,8 @@ pub struct ClusterNode {
 /// The phase of a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodePhase {
+    /// It has an id, and takes no partitions yet: it may still fail to start.
+    Joining,
     /// It serves partitions, and takes more.
     Serving,
     /// Its partitions move to others.
@@ -72,8 +75,8 @@ pub enum ClusterEntry {
     },
     /// The partitions of a node are to move to others.
     Drain(NodeId),
-    /// A node that is being drained is to stay.
-    Undrain(NodeId),
+    /// A node that has joined takes partitions from now on; one that is being drained stays.
+    Admit(NodeId),
     /// The source of a move begins to copy.
     Begin(PartitionMove),
     /// The target of a move has everything: it serves from now on.
@@ -229,7 +232,7 @@ impl ClusterState {
         match entry {
             ClusterEntry::Join { token, address, capacity } => self.join(*token, address, *capacity),
             ClusterEntry::Drain(node) => self.drain(*node),
-            ClusterEntry::Undrain(node) => self.set_phase(*node, NodePhase::Serving),
+            ClusterEntry::Admit(node) => self.set_phase(*node, NodePhase::Serving),
             ClusterEntry::Begin(step) => self.begin(*step),
             ClusterEntry::Commit(step) => self.commit(*step),
             ClusterEntry::Abandon(step) => Ok(self.abandon(*step)),
@@ -245,7 +248,7 @@ impl ClusterState {
             return Err(ClusterRefusal::NoMoreIds);
         }
         self.issued += 1;
-        let (id, phase) = (NodeId(self.issued), NodePhase::Serving);
+        let (id, phase) = (NodeId(self.issued), NodePhase::Joining);
         self.nodes.insert(id, ClusterNode { address: address.clone(), capacity, phase, token });
         self.map = self.map.clone().with_addresses([(id, address.clone())]);
         Ok(ClusterAnswer::Joined(id))
@@ -322,7 +325,9 @@ impl ClusterState {
         if self.nodes.get(&node).is_some_and(|known| known.phase == NodePhase::Left) {
             return Ok(ClusterAnswer::Done);
         }
-        if !lost && self.map.partition_counts().contains_key(&node) {
+        // One that is to stay has been asked to leave before.
+        let stays = self.nodes.get(&node).is_some_and(|known| known.phase == NodePhase::Serving);
+        if !lost && (stays || self.map.partition_counts().contains_key(&node)) {
             return Err(ClusterRefusal::StillServes(node));
         }
         self.set_phase(node, NodePhase::Left)?;
@@ -385,6 +390,8 @@ mod tests {
         let mut state = pool(2);
         assert_eq!(state.apply(&join(77)), Ok(ClusterAnswer::Joined(NodeId(3))));
         assert_eq!(state.apply(&join(77)), Ok(ClusterAnswer::Joined(NodeId(3))), "who asks twice joins once");
+        assert_eq!(plan_moves(state.map(), &state.capacities(), |_| PartitionLoad::default()), [], "it may still fail");
+        state.apply(&ClusterEntry::Admit(NodeId(3))).unwrap();
         settle(&mut state);
         let counts: Vec<u32> = state.map().partition_counts().into_values().collect();
         assert_eq!(counts.iter().sum::<u32>(), PARTITIONS.into());
@@ -397,7 +404,7 @@ mod tests {
         state.apply(&leave).unwrap();
         assert_eq!(state.map().nodes(), [NodeId(2), NodeId(3)]);
         assert_eq!(state.apply(&join(78)), Ok(ClusterAnswer::Joined(NodeId(4))), "no id is given twice");
-        assert_eq!(state.apply(&ClusterEntry::Undrain(NodeId(1))), Err(ClusterRefusal::NoSuchNode(NodeId(1))));
+        assert_eq!(state.apply(&ClusterEntry::Admit(NodeId(1))), Err(ClusterRefusal::NoSuchNode(NodeId(1))));
     }
 
     #[test]
@@ -442,7 +449,7 @@ mod tests {
         let mut state = pool(2);
         state.apply(&ClusterEntry::Drain(NodeId(2))).unwrap();
         assert_eq!(state.apply(&ClusterEntry::Drain(NodeId(1))), Err(ClusterRefusal::LastNode(NodeId(1))));
-        state.apply(&ClusterEntry::Undrain(NodeId(2))).unwrap();
+        state.apply(&ClusterEntry::Admit(NodeId(2))).unwrap();
         state.apply(&ClusterEntry::Drain(NodeId(1))).unwrap();
     }
 
@@ -486,7 +493,7 @@ mod tests {
         match random.below(9) {
             0 => join(random.below(20_u64) + 100),
             1 => ClusterEntry::Drain(node),
-            2 => ClusterEntry::Undrain(node),
+            2 => ClusterEntry::Admit(node),
             3 | 4 => ClusterEntry::Begin(PartitionMove { partition: at, from, to: node, epoch }),
             5 | 6 => ClusterEntry::Commit(known),
             7 => ClusterEntry::Abandon(known),

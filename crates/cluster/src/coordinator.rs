@@ -99,8 +99,8 @@ struct MovePlan {
 pub struct Coordinator {
     settings: CoordinatorSettings,
     reports: BTreeMap<NodeId, (NodeReport, Duration)>,
-    /// The moves that sources were asked to begin.
-    started: BTreeMap<PartitionId, PartitionMove>,
+    /// The moves that sources were asked to begin, and when.
+    started: BTreeMap<PartitionId, (PartitionMove, Duration)>,
     /// Partitions that are left alone until then.
     left_alone: BTreeMap<PartitionId, Duration>,
     plan: MovePlan,
@@ -134,13 +134,15 @@ impl Coordinator {
 
     fn tick(&mut self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
         self.left_alone.retain(|_, until| *until > now);
-        self.started.retain(|_, step| state.moves().any(|known| known == *step));
+        // What goes on for long may have failed unheard: the source is asked again.
+        let is_recent = |begun: Duration| now.saturating_sub(begun) < self.settings.retry_after;
+        self.started.retain(|_, (step, begun)| is_recent(*begun) && state.moves().any(|known| known == *step));
         let mut commands = Vec::new();
         for step in state.moves() {
             if self.is_silent(step.to, now) {
                 commands.extend(self.give_up(step, now));
-            } else if self.started.get(&step.partition) != Some(&step) {
-                self.started.insert(step.partition, step);
+            } else if self.started.get(&step.partition).is_none_or(|(known, _)| *known != step) {
+                self.started.insert(step.partition, (step, now));
                 commands.push(ClusterCommand::StartMove(step));
             }
         }
@@ -298,6 +300,7 @@ mod tests {
         fn join(&mut self, token: u64) -> NodeId {
             let entry = ClusterEntry::Join { token, address: "".into(), capacity: 100 };
             let Ok(ClusterAnswer::Joined(id)) = self.state.apply(&entry) else { panic!("{entry:?}") };
+            self.state.apply(&ClusterEntry::Admit(id)).unwrap();
             id
         }
 

@@ -98,7 +98,7 @@ mod tests {
                 let _ = state.apply(&match random.below(4) {
                     0 => ClusterEntry::Join { token: random.next_u64(), address: "".into(), capacity: 1 },
                     1 => ClusterEntry::Drain(node),
-                    2 => ClusterEntry::Undrain(node),
+                    2 => ClusterEntry::Admit(node),
                     _ => ClusterEntry::Leave { node, lost: random.one_in(2) },
                 });
                 silent = state.nodes().keys().copied().filter(|_| random.one_in(4)).collect();

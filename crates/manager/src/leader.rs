@@ -6,7 +6,7 @@ use crate::{
     message::{ClusterStatus, ManagerAnswer, ManagerRequest, MapVersion, NodeUsage, ReportMessage, request_with},
 };
 use cluster::{
-    ClusterAnswer, ClusterCommand, ClusterEntry, ClusterEvent, ClusterRefusal, ClusterState, Coordinator,
+    ClusterAnswer, ClusterCommand, ClusterEntry, ClusterEvent, ClusterRefusal, ClusterState, Coordinator, NodePhase,
     PartitionMove, wanted_members,
 };
 use cluster_log::ProposeError;
@@ -96,6 +96,11 @@ impl Manager {
             Err(answer) => return answer,
         };
         let ReportMessage { node, report, prepared, known } = message;
+        if state.nodes().get(&node).is_some_and(|known| known.phase == NodePhase::Left) {
+            // It was not reached when it left.
+            let manager = self.clone();
+            self.spawn(async move { manager.tell_to_end(node).await });
+        }
         let now = self.leader.now();
         let usage = NodeUsage { used: report.used, capacity: report.capacity, pins: report.pins };
         let mut commands = {
@@ -250,6 +255,8 @@ impl Manager {
 
     /// Ends a node that nobody needs any more.
     async fn stop_node(self: &Arc<Self>, node: NodeId) {
+        // Afterwards the map has no address of it.
+        drop(self.peers.connection(node));
         // A member is replaced before.
         if self.log.members().contains(&node) || !self.leader.memory.lock().ending.insert(node) {
             return;
@@ -259,10 +266,19 @@ impl Manager {
             self.leader.memory.lock().ending.remove(&node);
             return;
         }
-        if let Ok(connection) = self.peers.connection(node)
-            && let Err(failure) = connection.call(request_with(PartitionId(0), Body::Stop)).await
-        {
-            tracing::debug!(%failure, node = node.0, "a node that has left was not told to end");
+        self.tell_to_end(node).await;
+    }
+
+    /// Tells a node that has left to end. One that is not reached reports, and is told then.
+    async fn tell_to_end(&self, node: NodeId) {
+        let told = match self.peers.connection(node) {
+            Ok(connection) => {
+                connection.call(request_with(PartitionId(0), Body::Stop)).await.map_err(|why| why.to_string())
+            }
+            Err(why) => Err(why),
+        };
+        if let Err(why) = told {
+            tracing::debug!(why, node = node.0, "a node that has left was not told to end");
         }
     }
 
@@ -293,7 +309,7 @@ fn describe(entry: &ClusterEntry, answer: ClusterAnswer) -> Option<String> {
             format!("node {node} has joined")
         }
         ClusterEntry::Drain(node) => format!("node {node} is drained: its partitions move to others"),
-        ClusterEntry::Undrain(node) => format!("node {node} stays"),
+        ClusterEntry::Admit(node) => format!("node {node} takes partitions"),
         ClusterEntry::Begin(PartitionMove { partition, from, to, .. }) => {
             format!("partition {partition} moves from node {from} to {to}")
         }

@@ -112,7 +112,7 @@ impl Manager {
                     ManagerAnswer::Done
                 }
                 ManagerRequest::Learn(partition, entry) => {
-                    manager.node.learn(partition, entry);
+                    manager.node.learn(partition, &entry);
                     ManagerAnswer::Done
                 }
                 ManagerRequest::Report(report) => manager.take_report(*report),

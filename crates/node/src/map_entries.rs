@@ -83,17 +83,17 @@ impl Node {
 
     /// Takes an entry of the map, if it is newer than the one that is known. A partition that has
     /// arrived is served from now on, and one that waits here is not any more.
-    pub fn learn(&self, partition: PartitionId, entry: PartitionEntry) {
-        let (epoch, server) = (entry.epoch, entry.server);
-        if Arc::make_mut(&mut *self.map.write()).learn(partition, entry) {
-            if server == self.id() {
-                self.end_departure(partition);
-                self.finish_arrival(partition, epoch);
+    pub fn learn(&self, partition: PartitionId, entry: &PartitionEntry) {
+        // Entries come with reports and at once, from several threads.
+        let _learning = self.learning.lock();
+        if Arc::make_mut(&mut *self.map.write()).learn(partition, entry.clone()) {
+            self.end_departure(partition, entry);
+            if entry.server == self.id() {
+                self.finish_arrival(partition, entry.epoch);
             } else {
-                self.cancel_arrival(partition, epoch);
-                self.finish_departure(partition, server);
+                self.cancel_arrival(partition, entry.epoch);
             }
-            self.partitions.set_epoch(partition, epoch);
+            self.partitions.set_epoch(partition, entry.epoch);
             self.learned.notify_waiters();
         }
     }
@@ -106,7 +106,7 @@ impl Node {
         let last = u16::try_from(map.partitions() - 1).unwrap_or(u16::MAX);
         for id in (0..=last).map(PartitionId).filter(newer) {
             if let Some(entry) = map.entry(id) {
-                self.learn(id, entry.clone());
+                self.learn(id, entry);
             }
         }
     }

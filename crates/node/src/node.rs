@@ -25,7 +25,7 @@ use crate::{
     thinning::ThinningQueue,
 };
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use placement::{FileId, NodeId, PartitionMap};
 use std::{
     fmt,
@@ -52,6 +52,8 @@ pub struct Node {
     id: NodeId,
     settings: NodeSettings,
     pub(crate) map: RwLock<Arc<PartitionMap>>,
+    /// Held while an entry of the map is learnt.
+    pub(crate) learning: Mutex<()>,
     /// Wakes requests that wait for an entry of the map.
     pub(crate) learned: Notify,
     pub(crate) partitions: LocalPartitions,
@@ -137,6 +139,7 @@ impl Node {
             id,
             settings,
             map: RwLock::new(Arc::new(map)),
+            learning: Mutex::default(),
             learned: Notify::new(),
             partitions,
             engine,

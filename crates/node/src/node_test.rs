@@ -57,7 +57,7 @@ fn a_request_by_an_old_entry_is_answered_with_the_new_one_and_those_of_other_par
     };
     assert!(ask(&node, Epoch::FIRST, 0, stat(0)).is_ok());
     let renewed = PartitionEntry::first(node.id()).moved(node.id());
-    node.learn(PartitionId(0), renewed.clone());
+    node.learn(PartitionId(0), &renewed);
     assert_eq!(learned(ask(&node, Epoch::FIRST, 0, stat(0))), renewed);
     assert!(ask(&node, renewed.epoch, 0, stat(0)).is_ok());
     let other = ask(&node, Epoch::FIRST, 1, stat(1));
@@ -73,9 +73,9 @@ fn a_request_by_an_entry_that_the_node_does_not_know_waits_until_it_does() {
     let mut reply = node.handle(request);
     let mut poll = || Pin::new(&mut reply).poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll().is_pending());
-    node.learn(PartitionId(1), PartitionEntry::first(node.id()).moved(node.id()));
+    node.learn(PartitionId(1), &PartitionEntry::first(node.id()).moved(node.id()));
     assert!(poll().is_pending(), "the entry of another partition");
-    node.learn(PartitionId(0), renewed);
+    node.learn(PartitionId(0), &renewed);
     assert!(matches!(poll(), Poll::Ready(Ok(Answer::Attributes(_)))));
 }
 

@@ -1,7 +1,7 @@
 //! An index of the partitions in which each session has left state: the end of a session visits
 //! those alone, and not the thousands of others.
 
-use crate::{HostWork, Node, ReplyFuture, execute::CommandCall};
+use crate::{Node, ReplyFuture, execute::CommandCall};
 use parking_lot::RwLock;
 use partition::{CommandCaller, SessionRanges};
 use placement::PartitionId;
@@ -131,9 +131,7 @@ impl Node {
         let partitions = self.session_index.end(session);
         self.detach_opens(session, None);
         self.hosted.end_session(session);
-        for node in self.departures.take_followed(session) {
-            self.hosted.push(HostWork::EndSession { node, session });
-        }
+        self.tell_of_end(session);
         self.lock_queue.end_session(session);
         self.lock_queue.wake_all();
         partitions

@@ -81,20 +81,30 @@ impl SubscriberSet {
         AckWait::new(senders.map(|sender| (sender.clone(), sender.post(recall))).collect())
     }
 
+    /// True if this is the number of the client of the session, which is subscribed.
+    pub fn is(&self, subscriber: SubscriberId, session: Session) -> bool {
+        let _table = self.table.read();
+        self.index.find(session) == Some(subscriber)
+    }
+
     /// Returns the subscribers, with their sessions.
     pub fn sessions(&self) -> Vec<(SubscriberId, Session)> {
         let _table = self.table.read();
         self.index.sessions().collect()
     }
 
-    /// Returns the numbers here of the subscribers of another node, by their numbers there. Fails
-    /// with the session of one that is not subscribed here.
-    pub fn own_numbers(&self, of_other: &[(SubscriberId, Session)]) -> Result<HashMap<usize, SubscriberId>, Session> {
+    /// Returns the numbers here of the subscribers of another node, by their numbers there; and the
+    /// session of one that is not subscribed here, if there is any.
+    pub fn own_numbers(&self, of_other: &[(SubscriberId, Session)]) -> (HashMap<usize, SubscriberId>, Option<Session>) {
         let _table = self.table.read();
-        let own = |(known, session): &(SubscriberId, Session)| {
-            Ok((known.number(), self.index.find(*session).ok_or(*session)?))
-        };
-        of_other.iter().map(own).collect()
+        let (mut numbers, mut missing) = (HashMap::new(), None);
+        for (known, session) in of_other {
+            match self.index.find(*session) {
+                Some(own) => drop(numbers.insert(known.number(), own)),
+                None => missing = Some(*session),
+            }
+        }
+        (numbers, missing)
     }
 
     fn add(&self, session: Session, on_invalidate: &OnInvalidate) -> Outcome<()> {

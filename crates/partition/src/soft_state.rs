@@ -70,6 +70,11 @@ impl Partition {
         }
     }
 
+    /// Returns the subscribers that have sent commands, with their sessions.
+    pub fn subscribers(&self) -> impl Iterator<Item = (SubscriberId, Session)> {
+        self.grants.unlinked.sessions()
+    }
+
     /// Returns the sessions that have state here, durable or soft.
     pub fn sessions(&self) -> BTreeSet<Session> {
         let opens = self.inodes.values().flat_map(|inode| inode.opens.iter().map(|(session, _)| *session));

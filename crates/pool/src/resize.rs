@@ -1,9 +1,8 @@
 //! Grows and shrinks a pool that runs.
 //!
 //! ```text
-//!   grow:   launch nodes --Listening--> Join (managers: an id) --Joined--> Ready --> pool file -->
-//! Detach
-//!           then partitions move to them, until each has its share
+//!   grow:   launch nodes --Listening--> Join (managers: an id) --Joined--> Ready --> pool file
+//!           --> Detach --> Admit; then partitions move to them, until each has its share
 //!   shrink: Drain (managers) ... partitions move away ... the node ends --> pool file
 //! ```
 //! What was begun goes on without this process; it only shows the progress. If it is interrupted,
@@ -123,7 +122,7 @@ pub fn shrink(path: &Path, target: ShrinkTarget, progress: &mut dyn FnMut(Resize
     if cancelled {
         for node in &leaving {
             // One that has left meanwhile cannot stay.
-            drop(runtime.block_on(pool.managers.propose(ClusterEntry::Undrain(*node))));
+            drop(runtime.block_on(pool.managers.propose(ClusterEntry::Admit(*node))));
         }
     }
     pool.write_file(&runtime)?;
@@ -192,6 +191,11 @@ impl<'a> ResizedPool<'a> {
         }
         launched.send(&StarterMessage::Detach);
         launched.release(until);
+        // From now on they end no more with this process, and may take partitions.
+        for node in joined.values() {
+            let admitted = runtime.block_on(self.managers.propose(ClusterEntry::Admit(*node)));
+            admitted.map_err(|error| manager_problem(&error))?;
+        }
         Ok(joined.into_values().collect())
     }
 

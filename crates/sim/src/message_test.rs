@@ -168,7 +168,7 @@ async fn a_client_learns_a_new_entry_of_the_map_with_its_next_call_to_that_parti
         let vfs = &counted.vfs;
         let root = Vfs::root().partition();
         let home = pool.nodes().iter().find(|node| node.served_epoch(root).is_some()).unwrap();
-        home.learn(root, PartitionEntry::first(home.id()).moved(home.id()));
+        home.learn(root, &PartitionEntry::first(home.id()).moved(home.id()));
         counted.expect(2, "refused with the new entry, sent by it", vfs.stat(Vfs::root())).await;
         counted.expect(1, "by the new entry", vfs.stat(Vfs::root())).await;
     }

@@ -86,6 +86,14 @@ impl NodeLink {
     }
 }
 
+impl NodesInner {
+    /// Counts a node that answers again, or has left. It may do both at one time.
+    fn count_available(&self) {
+        // An error says that there is none that does not answer.
+        let _ = self.unavailable.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1));
+    }
+}
+
 impl Nodes {
     /// The nodes of a pool that has one.
     pub(crate) fn one(node: NodeId, connection: Arc<dyn Connection>) -> Self {
@@ -121,7 +129,7 @@ impl Nodes {
     pub(crate) fn learn(&self, map: &PartitionMap) {
         for link in map.departed().filter_map(|node| self.link(node)) {
             if !link.departed.swap(true, Relaxed) && !link.is_available() {
-                self.0.unavailable.fetch_sub(1, Relaxed);
+                self.0.count_available();
             }
         }
         let Some(connector) = &self.0.connector else { return };
@@ -242,7 +250,7 @@ impl Nodes {
     fn record_answer(&self, link: &NodeLink) {
         let silent = link.breaker.lock().on_success(node::now());
         if let Some(silent) = silent.filter(|_| !link.departed.load(Relaxed)) {
-            self.0.unavailable.fetch_sub(1, Relaxed);
+            self.0.count_available();
             tracing::warn!("node {} answers again, after {:.1} s", link.node, silent.as_secs_f64());
         }
     }

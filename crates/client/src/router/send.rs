@@ -16,6 +16,7 @@ use crate::{
 };
 use node::{ReplyFuture, sleep_until};
 use placement::{Epoch, NodeId, PartitionId};
+use std::time::Duration;
 use tracing::{Level, Span, span_enabled, trace_span};
 use wire::{Answer, Body, Command, Failure, Object, Outcome, Refusal, Request, SpaceShortage, codec::begins_stripe};
 
@@ -95,7 +96,13 @@ impl Router {
             self.learn_from_others(outgoing.state, link).await;
         }
         match self.home(outgoing.partition) {
-            Some(home) if home != tried => self.send_by_map(outgoing).await,
+            Some(home) if home != tried => match self.send_by_map(outgoing).await {
+                // It may have been executed at `tried`.
+                Err(Refusal::SessionEnded) if outgoing.number.is_some() => {
+                    Err(Refusal::OutcomeUnknown(request_object(outgoing.body)))
+                }
+                outcome => outcome,
+            },
             _ => Err(refusal),
         }
     }
@@ -175,6 +182,8 @@ impl Router {
                     let is_apart = has_stripe_elsewhere(body, partition, moved.partition);
                     self.learn_from(link, (*moved).clone()).await?;
                     if is_apart {
+                        // If it is moving just now, the caller would try again and again.
+                        sleep_until(node::now() + APART_PAUSE).await;
                         return Err(Refusal::Moved(moved));
                     }
                 }
@@ -204,6 +213,9 @@ fn has_stripe_elsewhere(body: &Body, partition: PartitionId, moved: PartitionId)
     let target = if let Body::Walk { action: Some(action), .. } = body { action.partition } else { partition };
     moved != partition && moved != target && begins_stripe(body).is_some_and(|first| !first.is_empty())
 }
+
+/// Pause before a request is sent without the bytes of a stripe.
+const APART_PAUSE: Duration = Duration::from_millis(5);
 
 /// Sends a request once.
 fn call(

@@ -2,19 +2,20 @@
 
 use crate::{Node, ReplyFuture, execute::refusal_without_wait};
 use parking_lot::Mutex;
-use partition::{Holder, HostedBytes, Partition, PartitionTransfer, SoftState};
+use partition::{Holder, HostedBytes, Partition, PartitionTransfer, SoftState, SubscriberId};
 use placement::{Epoch, FileId, PartitionId};
 use std::{
     collections::{BTreeSet, HashMap},
     fmt::Display,
+    mem,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 use store::{Generation, StoreCompletion, StripeKey};
 use tokio::{sync::Notify, task::yield_now};
 use wire::{Answer, Failure, MoveStep, Object, Outcome, Refusal, Session, StripeAction, StripeRuns};
 
-/// Most bytes of metadata that one partition may have on its way.
-const STATE_BYTES_MAX: usize = 4 << 30;
+/// Most bytes of metadata that a partition may have on its way beyond those that were announced.
+const STATE_BYTES_MORE: u64 = 16 << 20;
 /// Length of the smallest block of an engine in memory.
 const PAGE_BYTES: u64 = 4096;
 /// Stripes of a page when stripes of partitions that have left are looked for.
@@ -38,6 +39,8 @@ pub struct Arrivals {
 /// A partition on its way to this node.
 #[derive(Debug)]
 struct Arrival {
+    /// Bytes that were announced.
+    announced: u64,
     /// The epoch of the partition's entry at the source. The next one says whether it is served
     /// here.
     epoch: Epoch,
@@ -47,11 +50,20 @@ struct Arrival {
     prepared: Option<PreparedPartition>,
 }
 
+impl Arrival {
+    /// Bytes that are reserved for it.
+    fn held(&self) -> u64 {
+        self.reserved + self.prepared.as_ref().map_or(0, |prepared| prepared.partition.bytes())
+    }
+}
+
 /// A partition that may be served here as soon as the managers say so.
 #[derive(Debug)]
 struct PreparedPartition {
     partition: Partition,
     soft_state: SoftState,
+    /// The subscribers of the source, by the numbers in the soft state.
+    subscribers: Vec<(SubscriberId, Session)>,
     /// Sessions that have ended, and may have state in it.
     ended: Vec<Session>,
     strays: Vec<(Session, FileId, StripeRuns)>,
@@ -61,6 +73,18 @@ impl Arrivals {
     /// Number of partitions of which stripes are left.
     pub fn leftovers(&self) -> usize {
         self.leftover.lock().len()
+    }
+
+    /// Has sessions ended in partitions that were in no place when they ended.
+    pub fn end_sessions(&self, ended: impl Iterator<Item = (Session, PartitionId)>) {
+        self.ended_sessions.lock().extend(ended);
+    }
+
+    /// True if stripes of a partition are left, which neither arrives nor is served here.
+    fn is_left(&self, partition: PartitionId, serves: impl Fn() -> bool) -> bool {
+        // Held meanwhile: a partition that arrives is taken out of this set before it is served.
+        let leftover = self.leftover.lock();
+        leftover.contains(&partition) && !self.is_arriving(partition) && !serves()
     }
 
     /// Notes that stripes of a partition are left here.
@@ -73,6 +97,12 @@ impl Arrivals {
         let mut arriving = self.arriving.lock();
         let is_there = arriving.get(&partition).is_some_and(|arrival| is_meant(arrival.epoch));
         if is_there { arriving.remove(&partition) } else { None }
+    }
+
+    /// True if a partition is prepared to be served as of this epoch.
+    fn is_prepared(&self, partition: PartitionId, as_of: Epoch) -> bool {
+        let is_meant = |arrival: &Arrival| arrival.prepared.is_some() && arrival.epoch < as_of;
+        self.arriving.lock().get(&partition).is_some_and(is_meant)
     }
 
     fn is_arriving(&self, partition: PartitionId) -> bool {
@@ -117,20 +147,38 @@ impl Node {
     }
 
     async fn begin_arrival(&self, partition: PartitionId, epoch: Epoch, bytes: u64) -> Outcome<()> {
-        let is_known = self.partitions.epoch(partition).is_some_and(|known| known <= epoch);
-        if self.partitions.serves(partition) || !is_known {
-            return Err(Refusal::invalid(Object::Pool, "a partition is moved here by an entry that is outdated"));
-        }
+        self.check_may_arrive(partition, epoch)?;
         self.cancel_arrival(partition, epoch.next());
+        self.arrivals.add_leftover(partition);
         self.clear_partition(partition).await?;
         self.engine.reserve(bytes).map_err(|error| refusal_without_wait(error, Object::Pool))?;
-        let arrival = Arrival { epoch, reserved: bytes, state: Vec::new(), prepared: None };
-        let before = self.arrivals.arriving.lock().insert(partition, arrival);
+        let arrival = Arrival { announced: bytes, epoch, reserved: bytes, state: Vec::new(), prepared: None };
+        let mut arriving = self.arrivals.arriving.lock();
+        // The managers may have given it up meanwhile.
+        let refused = self.check_may_arrive(partition, epoch).err();
+        let is_prepared = arriving.get(&partition).is_some_and(|known| known.prepared.is_some());
+        if refused.is_some() || is_prepared {
+            drop(arriving);
+            self.engine.release(bytes);
+            return Err(refused.unwrap_or_else(not_arriving));
+        }
+        let before = arriving.insert(partition, arrival);
+        drop(arriving);
         if let Some(before) = before {
-            self.engine.release(before.reserved);
+            self.engine.release(before.held());
         }
         self.arrivals.add_leftover(partition);
         Ok(())
+    }
+
+    /// Refuses a partition that is moved here by an entry that is outdated, or that is on its way
+    /// from here.
+    fn check_may_arrive(&self, partition: PartitionId, epoch: Epoch) -> Outcome<()> {
+        let is_known = self.map.read().entry(partition).is_some_and(|entry| entry.epoch <= epoch);
+        if is_known && !self.partitions.serves(partition) && !self.departures.has(partition) {
+            return Ok(());
+        }
+        Err(Refusal::invalid(Object::Pool, "a partition is moved here by an entry that is outdated"))
     }
 
     /// Does to a stripe what was done to it at the source. The engine has the order of the calls.
@@ -147,13 +195,15 @@ impl Node {
                 let given = arrival.reserved.min(needed.next_power_of_two().max(PAGE_BYTES));
                 arrival.reserved -= given;
                 self.engine.release(given);
+                let before = self.engine.usage().used;
                 let written = store.write(key, Generation(*generation), *offset, data);
                 if *ends {
                     drop(store.shrink_to_fit(key));
                 }
-                // What the stripe does not need stays reserved, if nobody else has taken it.
-                let unneeded = given.saturating_sub(needed.next_multiple_of(PAGE_BYTES));
-                if *ends && unneeded > 0 && self.engine.reserve(unneeded).is_ok() {
+                // What the write did not take stays reserved, if nobody else has taken it.
+                let taken = self.engine.usage().used.saturating_sub(before);
+                let unneeded = given.saturating_sub(taken);
+                if unneeded > 0 && self.engine.reserve(unneeded).is_ok() {
                     arrival.reserved += unneeded;
                 }
                 written
@@ -184,8 +234,9 @@ impl Node {
         let mut arriving = self.arrivals.arriving.lock();
         let arrival = arriving.get_mut(&partition).filter(|arrival| arrival.epoch == epoch);
         let arrival = arrival.ok_or_else(not_arriving)?;
-        if arrival.state.len() + data.len() > STATE_BYTES_MAX {
-            return Err(Refusal::TooLarge { object: Object::Pool, limit: STATE_BYTES_MAX as u64 });
+        let limit = arrival.announced.saturating_add(STATE_BYTES_MORE);
+        if (arrival.state.len() + data.len()) as u64 > limit {
+            return Err(Refusal::TooLarge { object: Object::Pool, limit });
         }
         arrival.state.extend_from_slice(data);
         Ok(())
@@ -193,32 +244,38 @@ impl Node {
 
     /// Restores the partition, which is not served before the next entry of the map says so.
     fn prepare(&self, id: PartitionId, epoch: Epoch) -> Outcome<()> {
-        let mut arriving = self.arrivals.arriving.lock();
-        let arrival = arriving.get_mut(&id).filter(|arrival| arrival.epoch == epoch).ok_or_else(not_arriving)?;
-        if arrival.prepared.is_some() {
-            return Ok(());
-        }
+        let state = {
+            let mut arriving = self.arrivals.arriving.lock();
+            let arrival = arriving.get_mut(&id).filter(|arrival| arrival.epoch == epoch).ok_or_else(not_arriving)?;
+            if arrival.prepared.is_some() {
+                return Ok(());
+            }
+            mem::take(&mut arrival.state)
+        };
+        // Without the lock: a large partition takes a while.
         let damaged = |why: &dyn Display| Refusal::Invalid {
             object: Object::Pool,
             why: format!("a partition that was sent: {why}").into(),
         };
-        let transfer = PartitionTransfer::decode(&arrival.state).map_err(|error| damaged(&error))?;
+        let transfer = PartitionTransfer::decode(&state).map_err(|error| damaged(&error))?;
         let partition = transfer.restore().map_err(|error| damaged(&error))?;
         if partition.id() != id {
             return Err(damaged(&"it is another one"));
         }
         let PartitionTransfer { soft_state, subscribers, ended, strays, .. } = transfer;
-        let numbers = self.subscribers.own_numbers(&subscribers).map_err(|session| {
+        if let Some(session) = self.subscribers.own_numbers(&subscribers).1 {
             tracing::debug!(session = session.0, "a subscriber of a partition that moves here is not subscribed here");
-            Refusal::SessionEnded
-        })?;
+            return Err(Refusal::SessionEnded);
+        }
         let bytes = partition.bytes();
-        self.engine.release(arrival.reserved.min(bytes));
-        arrival.reserved -= arrival.reserved.min(bytes);
+        let mut arriving = self.arrivals.arriving.lock();
+        let arrival = arriving.get_mut(&id).filter(|arrival| arrival.epoch == epoch).ok_or_else(not_arriving)?;
+        let given = arrival.reserved.min(bytes);
+        arrival.reserved -= given;
+        self.engine.release(given);
         self.engine.reserve(bytes).map_err(|error| refusal_without_wait(error, Object::Pool))?;
-        arrival.state = Vec::new();
-        let soft_state = soft_state.renumbered(|known| numbers.get(&known.number()).copied());
-        arrival.prepared = Some(PreparedPartition { partition, soft_state, ended, strays });
+        arrival.prepared = Some(PreparedPartition { partition, soft_state, subscribers, ended, strays });
+        drop(arriving);
         self.arrivals.prepared.notify_one();
         Ok(())
     }
@@ -226,21 +283,25 @@ impl Node {
     /// Forgets a partition that was on its way before this epoch.
     pub(crate) fn cancel_arrival(&self, partition: PartitionId, before: Epoch) {
         let Some(arrival) = self.arrivals.take(partition, |epoch| epoch < before) else { return };
-        let prepared = arrival.prepared.map_or(0, |prepared| prepared.partition.bytes());
-        self.engine.release(arrival.reserved + prepared);
+        self.engine.release(arrival.held());
         self.space.notify_freed();
     }
 
     /// Serves a partition that is prepared; the map says so by now.
     pub(crate) fn finish_arrival(&self, id: PartitionId, as_of: Epoch) {
-        let arrival = self.arrivals.take(id, |epoch| epoch.next() == as_of);
-        let Some(Arrival { reserved, prepared, .. }) = arrival else { return };
+        // Before it is taken: what neither arrives nor is served would be cleared.
+        if self.arrivals.is_prepared(id, as_of) {
+            self.arrivals.leftover.lock().remove(&id);
+        }
+        let Some(Arrival { reserved, prepared, .. }) = self.arrivals.take(id, |epoch| epoch < as_of) else { return };
         self.engine.release(reserved);
-        let Some(PreparedPartition { mut partition, soft_state, ended, strays }) = prepared else {
+        let Some(PreparedPartition { mut partition, soft_state, subscribers, ended, strays }) = prepared else {
             tracing::error!(partition = id.0, "the map gives this node a partition that has not arrived");
             return;
         };
-        self.arrivals.leftover.lock().remove(&id);
+        // Those who have left since it was prepared are dropped.
+        let numbers = self.subscribers.own_numbers(&subscribers).0;
+        let soft_state = soft_state.renumbered(|known| numbers.get(&known.number()).copied());
         self.files.fetch_add(partition.files(), Relaxed);
         partition.set_soft_state(soft_state);
         let locked: Vec<(FileId, Holder)> = partition.lock_holders().collect();
@@ -271,21 +332,14 @@ impl Node {
             self.stray_stripes.add(session, id, file, &stripes);
         }
         self.forwarding.serve(id);
-        self.partitions.put(partition);
-        let has_ended = |session: &Session| ended.contains(session) || self.session_index.has_ended(*session);
-        let left = sessions.into_iter().filter(has_ended).map(|session| (session, id));
-        self.arrivals.ended_sessions.lock().extend(left);
+        self.put_partition(partition);
+        self.arrivals.end_sessions(ended.into_iter().map(|session| (session, id)));
     }
 
     /// Removes the stripes of a partition that is not served here.
     async fn clear_partition(&self, partition: PartitionId) -> Outcome<u64> {
         let _guard = self.arrivals.clearing.lock().await;
-        let is_left = || {
-            self.arrivals.leftover.lock().contains(&partition)
-                && !self.arrivals.is_arriving(partition)
-                && !self.partitions.serves(partition)
-        };
-        if !is_left() {
+        if !self.arrivals.is_left(partition, || self.partitions.serves(partition)) {
             return Ok(0);
         }
         let (store, mut removed) = (self.forwarding.inner(), 0);
@@ -305,7 +359,7 @@ impl Node {
     /// Ends the sessions that have ended elsewhere in the partitions that have arrived. Returns
     /// them: the caller finishes what they have left there.
     pub async fn close_arrived_sessions(self: &Arc<Self>) -> Vec<(Session, PartitionId)> {
-        let left = std::mem::take(&mut *self.arrivals.ended_sessions.lock());
+        let left = mem::take(&mut *self.arrivals.ended_sessions.lock());
         for (session, partition) in &left {
             if let Err(error) = self.close_session_in(*session, *partition).await {
                 tracing::debug!(%error, session = session.0, "an ended session has state in a partition that has moved");

@@ -1,7 +1,7 @@
 //! The source of a move: copies a partition while it is used, then hands it over.
 
 use crate::{
-    Node, ReplyFuture,
+    HostWork, Node, ReplyFuture,
     migration::forwarding_store::{ChangePromise, QueuedAction, QueuedChange},
     now, sleep_until,
 };
@@ -13,7 +13,7 @@ use futures_util::{
 };
 use parking_lot::Mutex;
 use partition::{CommandCaller, Partition, PartitionTransfer, SubscriberIds};
-use placement::{Epoch, NodeId, PartitionId};
+use placement::{Epoch, NodeId, PartitionEntry, PartitionId};
 use std::{
     collections::{BTreeSet, HashMap},
     fmt,
@@ -39,6 +39,8 @@ const SCAN_PAGE: usize = 256;
 /// Most bytes of copies that are on their way at a time: enough for a fast network, and little
 /// enough to leave space and turns to others.
 const COPY_WINDOW_BYTES: u64 = 4 << 20;
+/// Most changes that are on their way at a time.
+const CHANGES_IN_FLIGHT_MAX: usize = 64;
 /// Most bytes of metadata in one message.
 const STATE_BYTES: usize = 1 << 20;
 /// Bytes that a stripe or the metadata may take more at the target than here.
@@ -90,8 +92,11 @@ pub struct Departures {
 
 #[derive(Debug)]
 struct DepartureState {
+    /// The epoch of the partition's entry; the next one ends the move.
+    epoch: Epoch,
     /// Notified when the managers have given up the move.
     cancelled: Arc<Notify>,
+    given_up: bool,
     /// The partition, from the moment at which the target may be ready.
     waiting: Option<Partition>,
     /// The time at which requests began to wait.
@@ -99,13 +104,43 @@ struct DepartureState {
 }
 
 impl Departures {
-    fn begin(&self, partition: PartitionId) -> Result<Arc<Notify>, MoveError> {
+    fn begin(&self, partition: PartitionId, epoch: Epoch) -> Result<Arc<Notify>, MoveError> {
         let (mut states, cancelled) = (self.moves.lock(), Arc::new(Notify::new()));
-        if states.contains_key(&partition) {
-            return Err(MoveError::Moving);
+        if let Some(known) = states.get(&partition) {
+            return Err(if known.epoch == epoch { MoveError::Moving } else { MoveError::OtherEpoch });
         }
-        states.insert(partition, DepartureState { cancelled: cancelled.clone(), waiting: None, paused: None });
+        let (given_up, waiting, paused) = (false, None, None);
+        states.insert(partition, DepartureState { epoch, cancelled: cancelled.clone(), given_up, waiting, paused });
         Ok(cancelled)
+    }
+
+    /// True if a partition is moved away, or waits for the managers' word.
+    pub fn has(&self, partition: PartitionId) -> bool {
+        self.moves.lock().contains_key(&partition)
+    }
+
+    /// True if this move is under way.
+    fn is(&self, partition: PartitionId, cancelled: &Arc<Notify>) -> bool {
+        self.moves.lock().get(&partition).is_some_and(|state| Arc::ptr_eq(&state.cancelled, cancelled))
+    }
+
+    /// Keeps a partition until the managers' word, because the target may be ready from now on.
+    /// Returns it if the managers have given up the move already.
+    fn keep_waiting(&self, partition: Partition, cancelled: &Arc<Notify>) -> Result<(), Box<Partition>> {
+        match self.moves.lock().get_mut(&partition.id()) {
+            Some(state) if Arc::ptr_eq(&state.cancelled, cancelled) && !state.given_up => {
+                state.waiting = Some(partition);
+                Ok(())
+            }
+            _ => Err(Box::new(partition)),
+        }
+    }
+
+    /// Takes a partition back whose target has refused to be ready.
+    fn take_refused(&self, partition: PartitionId, cancelled: &Arc<Notify>) -> Option<Partition> {
+        let mut states = self.moves.lock();
+        let state = states.get_mut(&partition).filter(|state| Arc::ptr_eq(&state.cancelled, cancelled));
+        state.and_then(|state| state.waiting.take())
     }
 
     /// Takes a partition that waits for the managers' word.
@@ -118,14 +153,9 @@ impl Departures {
         Some(waiting)
     }
 
-    /// Forgets a move, unless it was cancelled and another one has begun.
-    fn end(&self, partition: PartitionId, cancelled: &Arc<Notify>) -> bool {
-        let mut states = self.moves.lock();
-        let is_ours = states.get(&partition).is_some_and(|state| Arc::ptr_eq(&state.cancelled, cancelled));
-        if is_ours {
-            states.remove(&partition);
-        }
-        is_ours
+    /// Forgets a move.
+    fn end(&self, partition: PartitionId) {
+        self.moves.lock().remove(&partition);
     }
 
     /// Takes the nodes to which something of a session has moved.
@@ -187,9 +217,9 @@ impl Node {
         if self.partitions.epoch(id) != Some(epoch) {
             return Err(MoveError::OtherEpoch);
         }
-        let cancelled = self.departures.begin(id)?;
+        let cancelled = self.departures.begin(id, epoch)?;
         if !self.partitions.serves(id) {
-            self.departures.end(id, &cancelled);
+            self.departures.end(id);
             return Err(MoveError::NotServed);
         }
         let mut departure = Departure {
@@ -217,15 +247,20 @@ impl Node {
         self.departures.partitions()
     }
 
-    /// Goes on serving a partition whose move the managers have given up.
-    pub(crate) fn end_departure(&self, id: PartitionId) {
-        match self.departures.take_waiting(id) {
-            Some(partition) => self.serve_again(partition),
-            None => {
-                if let Some(state) = self.departures.moves.lock().get(&id) {
-                    state.cancelled.notify_one();
-                }
-            }
+    /// Ends a move from this node, of whose partition it has learnt this entry.
+    pub(crate) fn end_departure(&self, id: PartitionId, entry: &PartitionEntry) {
+        let is_next = |state: &mut DepartureState| {
+            state.given_up = true;
+            state.cancelled.notify_one();
+            entry.server == self.id() && entry.epoch == state.epoch.next()
+        };
+        let Some(stays) = self.departures.moves.lock().get_mut(&id).map(is_next) else { return };
+        let Some(partition) = self.departures.take_waiting(id) else { return };
+        // With a later entry the partition has been elsewhere, or is there.
+        if stays {
+            self.serve_again(partition);
+        } else {
+            self.forget_departed(&partition, entry.server);
         }
     }
 
@@ -234,16 +269,36 @@ impl Node {
         let id = partition.id();
         self.hosted.take_partition(id);
         self.forwarding.serve(id);
-        self.partitions.put(partition);
+        self.put_partition(partition);
         self.learned.notify_waiters();
     }
 
-    /// Forgets a partition that is served elsewhere; the map says so by now.
-    pub(crate) fn finish_departure(&self, id: PartitionId, to: NodeId) {
-        let Some(partition) = self.departures.take_waiting(id) else { return };
+    /// Puts a partition in, and ends what has ended while it was in no place.
+    pub(crate) fn put_partition(&self, partition: Partition) {
+        let (id, sessions) = (partition.id(), partition.sessions());
+        self.partitions.put(partition);
+        if let Some(mut partition) = self.partitions.lock(id) {
+            let subscribers: Vec<_> = partition.subscribers().collect();
+            for (subscriber, _) in subscribers.into_iter().filter(|(number, of)| !self.subscribers.is(*number, *of)) {
+                partition.remove_subscriber(subscriber);
+            }
+        }
+        let ended = sessions.into_iter().filter(|session| self.session_index.has_ended(*session));
+        self.arrivals.end_sessions(ended.map(|session| (session, id)));
+    }
+
+    /// Forgets a partition that is served at another node.
+    fn forget_departed(&self, partition: &Partition, to: NodeId) {
+        let id = partition.id();
         // Sessions of nodes never end.
-        let is_followed = |session: &Session| session.origin().1 != 0 && !self.session_index.has_ended(*session);
-        self.departures.follow(partition.sessions().into_iter().filter(is_followed), to);
+        let noted = self.stray_stripes.notes_in(id).into_iter().map(|(session, ..)| session);
+        let sessions: BTreeSet<Session> = partition.sessions().into_iter().chain(noted).collect();
+        let sessions: Vec<Session> = sessions.into_iter().filter(|session| session.origin().1 != 0).collect();
+        self.departures.follow(sessions.iter().copied(), to);
+        // Some have ended since the target was told which have.
+        for session in sessions.into_iter().filter(|session| self.session_index.has_ended(*session)) {
+            self.tell_of_end(session);
+        }
         self.forwarding.end_copy(id);
         self.files.fetch_sub(partition.files(), Relaxed);
         self.engine.release(partition.bytes());
@@ -258,6 +313,13 @@ impl Node {
         self.arrivals.add_leftover(id);
         self.lock_queue.wake_all();
         self.space.notify_freed();
+    }
+
+    /// Has the nodes to which something of a session has moved hear of its end.
+    pub(crate) fn tell_of_end(&self, session: Session) {
+        for node in self.departures.take_followed(session) {
+            self.hosted.push(HostWork::EndSession { node, session });
+        }
     }
 
     /// Waits until all invalidations that were sent are acknowledged; false if that takes too long.
@@ -321,9 +383,6 @@ impl Departure<'_> {
             for StripeEntry { key, .. } in page {
                 node.forwarding.copy(key);
                 self.send_queued().await?;
-                while self.bytes_in_flight >= COPY_WINDOW_BYTES {
-                    self.settle_next().await?;
-                }
             }
             self.send_queued().await?;
             while let Some(Some(sent)) = self.in_flight.next().now_or_never() {
@@ -345,14 +404,36 @@ impl Departure<'_> {
 
     /// Sends what is queued now.
     async fn send_queued(&mut self) -> Result<(), MoveError> {
-        while let Some(change) = self.changes.as_mut().and_then(|changes| changes.try_recv().ok()) {
+        loop {
+            while !self.has_room() {
+                self.settle_one().await?;
+            }
+            let Some(change) = self.changes.as_mut().and_then(|changes| changes.try_recv().ok()) else {
+                return Ok(());
+            };
             self.send(change).await?;
         }
-        Ok(())
     }
 
-    /// Waits for the answer to something that was sent; sends what is queued meanwhile.
+    /// True if more may be sent. What a connection cannot take at once would be overtaken by what
+    /// is sent later.
+    fn has_room(&self) -> bool {
+        self.in_flight.len() < CHANGES_IN_FLIGHT_MAX && self.bytes_in_flight < COPY_WINDOW_BYTES
+    }
+
+    /// Waits for the answer to something that was sent.
+    async fn settle_one(&mut self) -> Result<(), MoveError> {
+        match self.in_flight.next().await {
+            Some(sent) => self.settle(sent),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for the answer to something that was sent, or sends what is queued meanwhile.
     async fn settle_next(&mut self) -> Result<(), MoveError> {
+        if !self.has_room() {
+            return self.settle_one().await;
+        }
         let Some(changes) = &mut self.changes else { return Ok(()) };
         let event = select! {
             biased;
@@ -376,24 +457,44 @@ impl Departure<'_> {
     async fn send(&mut self, change: QueuedChange) -> Result<(), MoveError> {
         let Some(change) = change.await_local().await else { return Ok(()) };
         let (StripeKey { file, stripe, .. }, action, promise) = change.split();
-        let action = match action {
-            QueuedAction::Change(action) => action,
-            QueuedAction::Copy(snapshot) => {
-                let found = snapshot.done().await.map_err(|error| MoveError::Unreadable(error.to_string()))?;
-                let Some(StripeSnapshot { generation, content: data }) = found else { return Ok(()) };
-                let generation = generation.0;
-                if data.is_empty() {
-                    StripeAction::Truncate { generation, length: 0 }
-                } else {
-                    StripeAction::Write { generation, offset: 0, ends: true, data }
-                }
+        let (snapshot, is_again) = match action {
+            QueuedAction::Change(action) => {
+                self.send_action(MoveStep::Stripe { file, stripe, action }, promise);
+                return Ok(());
             }
+            QueuedAction::Copy(snapshot) => (snapshot, false),
+            QueuedAction::CopyAgain(snapshot) => (snapshot, true),
         };
-        let bytes = if let StripeAction::Write { data, .. } = &action { data.len() as u64 } else { 0 };
-        let answer = self.step(MoveStep::Stripe { file, stripe, action });
+        let found = snapshot.done().await.map_err(|error| MoveError::Unreadable(error.to_string()))?;
+        let send = |action| MoveStep::Stripe { file, stripe, action };
+        let Some(StripeSnapshot { generation, content: data }) = found else {
+            if is_again {
+                self.send_action(send(StripeAction::Remove), promise);
+            }
+            return Ok(());
+        };
+        let (generation, length) = (generation.0, u32::try_from(data.len()).expect("at most a stripe"));
+        let cut = StripeAction::Truncate { generation, length };
+        if data.is_empty() {
+            self.send_action(send(cut), promise);
+            return Ok(());
+        }
+        self.send_action(send(StripeAction::Write { generation, offset: 0, ends: true, data }), promise);
+        if is_again {
+            // The target may have a longer one.
+            self.send_action(send(cut), None);
+        }
+        Ok(())
+    }
+
+    fn send_action(&mut self, step: MoveStep, promise: Option<ChangePromise>) {
+        let bytes = match &step {
+            MoveStep::Stripe { action: StripeAction::Write { data, .. }, .. } => data.len() as u64,
+            _ => 0,
+        };
+        let answer = self.step(step);
         self.bytes_in_flight += bytes;
         self.in_flight.push(Box::pin(async move { SentChange { bytes, promise, answer: answer.await } }));
-        Ok(())
     }
 
     fn step(&self, step: MoveStep) -> ReplyFuture {
@@ -426,26 +527,24 @@ impl Departure<'_> {
         let Some(partition) = &self.partition else { return Err(MoveError::NotServed) };
         let mut transfer = PartitionTransfer::new(partition, node.subscribers.sessions());
         let has_ended = |session: &Session| node.session_index.has_ended(*session);
-        transfer.ended = partition.sessions().into_iter().filter(has_ended).collect();
         transfer.strays = node.stray_stripes.notes_in(self.id);
+        let noted = transfer.strays.iter().map(|(session, ..)| *session);
+        transfer.ended = partition.sessions().into_iter().chain(noted).filter(has_ended).collect();
         let state = Bytes::from(transfer.encode());
-        let mut sent = Vec::new();
         for at in (0..state.len()).step_by(STATE_BYTES) {
             let data = state.slice(at..state.len().min(at + STATE_BYTES));
-            sent.push(self.step(MoveStep::State { data }));
+            self.call(MoveStep::State { data }).await?;
         }
-        for answer in sent {
-            answer.await.map_err(MoveError::Target)?;
+        let Some(partition) = self.partition.take() else { return Err(MoveError::NotServed) };
+        if let Err(partition) = node.departures.keep_waiting(partition, &self.cancelled) {
+            self.partition = Some(*partition);
+            return Err(MoveError::Cancelled);
         }
         self.may_be_ready = true;
-        let prepared = self.step(MoveStep::Prepare);
-        if let Some(state) = node.departures.moves.lock().get_mut(&self.id) {
-            state.waiting = self.partition.take();
-        }
-        match prepared.await {
+        match self.step(MoveStep::Prepare).await {
             Ok(_) => Ok(()),
             Err(Failure::Refused(refusal)) => {
-                self.partition = node.departures.moves.lock().get_mut(&self.id).and_then(|state| state.waiting.take());
+                self.partition = node.departures.take_refused(self.id, &self.cancelled);
                 self.may_be_ready = false;
                 Err(match refusal {
                     Refusal::SessionEnded => MoveError::NotSubscribed,
@@ -460,11 +559,12 @@ impl Departure<'_> {
 impl Drop for Departure<'_> {
     fn drop(&mut self) {
         if !self.may_be_ready {
-            if self.node.departures.end(self.id, &self.cancelled) {
+            if self.node.departures.is(self.id, &self.cancelled) {
                 match self.partition.take() {
                     Some(partition) => self.node.serve_again(partition),
                     None => self.node.forwarding.serve(self.id),
                 }
+                self.node.departures.end(self.id);
             }
             // If the target does not hear of it, the managers tell it.
             drop(self.step(MoveStep::Cancel));

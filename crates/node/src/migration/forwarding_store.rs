@@ -66,6 +66,8 @@ pub struct QueuedChange {
 pub enum QueuedAction {
     /// The whole stripe, as it was when this was queued.
     Copy(StoreCompletion<Option<StripeSnapshot>>),
+    /// The same, of a stripe of which the target may have another version.
+    CopyAgain(StoreCompletion<Option<StripeSnapshot>>),
     /// What was done to it.
     Change(StripeAction),
 }
@@ -80,16 +82,20 @@ impl Drop for ChangePromise {
 }
 
 impl QueuedChange {
-    /// Waits for the operation here. `None` if it has failed: then it is complete.
+    /// Waits for the operation here. If it has failed it is complete, and only a copy is left to
+    /// do.
     pub async fn await_local(mut self) -> Option<Self> {
         let Some(local) = self.local.take() else { return Some(self) };
-        match local.await {
-            Ok(()) => Some(self),
-            failed => {
-                self.complete_with(failed);
-                None
-            }
+        let failed = match local.await {
+            Ok(()) => return Some(self),
+            failed => failed,
+        };
+        let Self { key, action, promise, .. } = self;
+        if let Some(promise) = promise {
+            promise.keep(failed);
         }
+        let is_copy = !matches!(action, QueuedAction::Change(_));
+        is_copy.then_some(Self { key, action, local: None, promise: None })
     }
 
     /// Its parts. It is done here, so it is complete when the promise is dropped, whether the move
@@ -238,7 +244,8 @@ impl ForwardingStore {
         let is_copied = state.scanned || state.copied.contains(&(key.file, key.stripe));
         let action = match action() {
             StripeAction::Remove if !is_copied => return local.map_or(Ok(()).into(), StoreCompletion::Pending),
-            change if is_copied && (in_order || change == StripeAction::Remove) => QueuedAction::Change(change),
+            change if is_copied && in_order => QueuedAction::Change(change),
+            _ if is_copied => QueuedAction::CopyAgain(self.store.snapshot(key)),
             _ => {
                 state.copied.insert((key.file, key.stripe));
                 QueuedAction::Copy(self.store.snapshot(key))
@@ -371,6 +378,14 @@ mod tests {
                         found.write_to(target, key).now().unwrap();
                     }
                 }
+                QueuedAction::CopyAgain(snapshot) => match snapshot.now().unwrap() {
+                    None => target.remove(key).unwrap(),
+                    Some(found) => {
+                        let length = u32::try_from(found.content.len()).unwrap();
+                        found.write_to(target, key).now().unwrap();
+                        target.truncate(key, found.generation, length).unwrap();
+                    }
+                },
                 QueuedAction::Change(StripeAction::Write { generation, offset, data, .. }) => {
                     target.write(key, Generation(generation), offset, &data).unwrap();
                 }
@@ -453,6 +468,25 @@ mod tests {
         write(StripeKey { partition: PartitionId(0), ..key(0) }).now().unwrap();
         deliver(&mut changes, &target);
         waits.wait().unwrap();
+    }
+
+    #[test]
+    fn a_change_that_was_submitted_before_the_copy_began_and_ends_after_it_leaves_the_target_as_the_source() {
+        let source = Arc::new(ModelEngine::new(1 << 20, STRIPE));
+        let (store, target) = (ForwardingStore::new(source.clone(), 2), ModelEngine::new(1 << 20, STRIPE));
+        let late = |stripe, action| store.forward(key(stripe), false, |_| Ok(()).into(), || action);
+        for stripe in 0..2 {
+            source.write(key(stripe), Generation(0), 0, &Bytes::from(vec![1; 100])).unwrap();
+        }
+        let mut changes = store.begin_copy(PARTITION);
+        store.copy(key(0));
+        source.truncate(key(0), Generation(1), 50).unwrap();
+        drop(late(0, StripeAction::Truncate { generation: 1, length: 50 }));
+        source.remove(key(1)).unwrap();
+        drop(store.write(key(1), Generation(0), 0, &Bytes::from_static(b"anew")));
+        drop(late(1, StripeAction::Remove));
+        deliver(&mut changes, &target);
+        assert_eq!(content(&*source), content(&target));
     }
 
     #[test]

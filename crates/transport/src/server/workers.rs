@@ -72,12 +72,15 @@ impl ServedWorker {
     /// sessions.
     async fn settle_moves(&self) -> Outcome<u64> {
         let node = &self.state.node;
-        let mut settled = 0;
+        let (mut outcome, mut settled) = (Ok(()), 0);
         for (session, partition) in node.close_arrived_sessions().await {
-            self.state.cleanup.end_session(session, vec![partition]).await?;
-            settled += 1;
+            match self.state.cleanup.end_session(session, vec![partition]).await {
+                Ok(()) => settled += 1,
+                failed => outcome = failed,
+            }
         }
-        Ok(settled + node.clear_leftovers().await?)
+        settled += node.clear_leftovers().await?;
+        outcome.map(|()| settled)
     }
 
     /// Settles the noted stripes of long sessions: those that a file of another node has are noted

@@ -3,7 +3,12 @@
 
 use placement::{FileId, NodeId, PartitionEntry, PartitionId, PartitionMap};
 use serde::{Serialize, de::DeserializeOwned};
-use std::{collections::BTreeMap, ffi::OsStr, fmt::Debug, os::unix::ffi::OsStrExt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    fmt::Debug,
+    os::unix::ffi::OsStrExt,
+};
 use wire::{HostFile, LockStyle, Name, StripeRuns, Timestamp};
 
 /// Encodes a value, and decodes it as another type of the same shape.
@@ -61,7 +66,8 @@ fn moments_and_ranges_of_locks_that_cannot_be_are_not_read() {
 
 #[test]
 fn a_map_with_an_impossible_number_of_partitions_is_not_read() {
-    let entries = |count| (vec![PartitionEntry::first(NodeId(1)); count], BTreeMap::<NodeId, String>::new());
+    let nodes = (BTreeMap::<NodeId, String>::new(), BTreeSet::<NodeId>::new());
+    let entries = |count| (vec![PartitionEntry::first(NodeId(1)); count], nodes.clone());
     assert!(reread::<PartitionMap>(&entries(64)).is_some());
     assert_eq!(reread::<PartitionMap>(&entries(63)), None);
     assert_eq!(reread::<PartitionMap>(&entries(0)), None);
