@@ -196,6 +196,7 @@ async fn a_lost_member_is_replaced_and_one_that_does_not_answer_is_not_taken() {
 
 /// Moves a partition to and fro, with two entries each time.
 async fn move_often(leader: &ClusterLog, moves: u32) {
+    assert_eq!(leader.propose(ClusterEntry::Admit(NodeId(2))).await, Ok(Ok(ClusterAnswer::Done)));
     for at in 0..moves {
         let (from, to) = (NodeId(1 + at % 2), NodeId(2 - at % 2));
         let step = PartitionMove { partition: PartitionId(3), from, to, epoch: Epoch(1 + u64::from(at)) };
