@@ -46,6 +46,13 @@ pub struct Manager {
     wants_loads: AtomicBool,
 }
 
+/// Why a partition was not moved.
+enum SendError {
+    /// This node does not know the target, or the partition's entry.
+    Behind,
+    Move(MoveError),
+}
+
 /// A manager whose work goes on until this is dropped.
 #[derive(Debug)]
 pub struct RunningManager {
@@ -125,20 +132,30 @@ impl Manager {
 
     /// Moves a partition of this node; what fails is told to the leader.
     async fn send_partition(self: Arc<Self>, step: PartitionMove) {
-        let failed = match self.peers.connection(step.to) {
-            Ok(connection) => {
-                let link: MoveLink = Arc::new(move |request| connection.call(request));
-                match self.node.send_partition((step.partition, step.epoch), step.to, link).await {
-                    // The leader has asked twice, or has given it up.
-                    Ok(()) | Err(MoveError::Moving | MoveError::Cancelled) => return,
-                    Err(error) => error.to_string(),
-                }
-            }
-            Err(why) => why,
+        let mut moved = self.try_send_partition(step).await;
+        if matches!(moved, Err(SendError::Behind)) {
+            // The answer to a report says what the leader knows.
+            self.report().await;
+            moved = self.try_send_partition(step).await;
+        }
+        let failed = match moved {
+            // The leader has asked twice, or has given it up.
+            Ok(()) | Err(SendError::Move(MoveError::Moving | MoveError::Cancelled)) => return,
+            Err(SendError::Behind) => "this node does not know yet what the managers know".to_owned(),
+            Err(SendError::Move(error)) => error.to_string(),
         };
         let PartitionMove { partition, to, .. } = step;
         tracing::debug!(partition = partition.0, to = to.0, "a partition could not be moved: {failed}");
         let _ = self.ask_leader(&ManagerRequest::MoveFailed(step, failed)).await;
+    }
+
+    async fn try_send_partition(&self, step: PartitionMove) -> Result<(), SendError> {
+        let connection = self.peers.connection(step.to).map_err(|_| SendError::Behind)?;
+        let link: MoveLink = Arc::new(move |request| connection.call(request));
+        match self.node.send_partition((step.partition, step.epoch), step.to, link).await {
+            Err(MoveError::OtherEpoch) => Err(SendError::Behind),
+            moved => moved.map_err(SendError::Move),
+        }
     }
 
     /// Asks the leader, whichever node that is; an error says why none has answered.

@@ -5,12 +5,12 @@ use client::Connection;
 use cluster::{ClusterAnswer, ClusterEntry, ClusterRefusal};
 use placement::NodeId;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Time within which a manager answers.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// Time for a leader to be found: an election takes less.
-const LEADER_TRIES: u32 = 20;
+/// Usual time for a leader to be found. Elections take longer where processors are busy.
+const LEADER_WAIT: Duration = Duration::from_secs(4);
 /// Pause between two tries to find a leader.
 const LEADER_PAUSE: Duration = Duration::from_millis(200);
 
@@ -18,6 +18,7 @@ const LEADER_PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct RemoteManager {
     nodes: BTreeMap<NodeId, Arc<dyn Connection>>,
+    patience: Duration,
 }
 
 /// Why the managers have not done something.
@@ -34,7 +35,13 @@ pub enum ManagerError {
 impl RemoteManager {
     /// The managers behind these nodes, some of which may have ended.
     pub fn new(nodes: impl IntoIterator<Item = (NodeId, Arc<dyn Connection>)>) -> Self {
-        Self { nodes: nodes.into_iter().collect() }
+        Self { nodes: nodes.into_iter().collect(), patience: LEADER_WAIT }
+    }
+
+    /// Waits for so long until there is a leader.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Has an entry agreed on.
@@ -60,8 +67,8 @@ impl RemoteManager {
     }
 
     async fn ask(&self, request: &ManagerRequest) -> Result<ManagerAnswer, ManagerError> {
-        let mut why = "the pool has no node".to_owned();
-        for _ in 0..LEADER_TRIES {
+        let (mut why, end) = ("the pool has no node".to_owned(), Instant::now() + self.patience);
+        loop {
             for (node, connection) in &self.nodes {
                 match timeout(ANSWER_WAIT, connection.call(message::request(request))).await {
                     Ok(reply) => match message::answer(reply) {
@@ -73,8 +80,10 @@ impl RemoteManager {
                     Err(_) => why = format!("node {node} does not answer"),
                 }
             }
+            if Instant::now() >= end {
+                return Err(ManagerError::NoLeader(why));
+            }
             sleep(LEADER_PAUSE).await;
         }
-        Err(ManagerError::NoLeader(why))
     }
 }

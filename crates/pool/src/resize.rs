@@ -31,6 +31,11 @@ use tokio::{select, signal, time::sleep};
 
 /// Interval at which progress is asked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Time to wait for a leader while a pool is changed, and before its status is shown.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
+const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+/// Time for a node of this machine to end after it has left.
+const END_WAIT: Duration = Duration::from_secs(10);
 /// Most memory of the nodes that stay, in percent, that the data may take when others leave.
 const FILL_PERCENT_MAX: u64 = 95;
 
@@ -71,7 +76,7 @@ pub struct Resized {
 /// no manager answers.
 pub fn grow(path: &Path, spec: &PoolSpec, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Resized, Problem> {
     let runtime = runtime()?;
-    let pool = ResizedPool::open(path)?;
+    let pool = ResizedPool::open(path, CHANGE_PATIENCE)?;
     let status = runtime.block_on(pool.status())?;
     let present = present_nodes(&status).count();
     let (wanted, max) = (spec.target.count() as usize, pool.file.max_nodes as usize);
@@ -105,7 +110,7 @@ pub fn grow(path: &Path, spec: &PoolSpec, progress: &mut dyn FnMut(ResizeProgres
 /// If the others cannot hold the data, the pool has no such node, or no manager answers.
 pub fn shrink(path: &Path, target: ShrinkTarget, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Resized, Problem> {
     let runtime = runtime()?;
-    let pool = ResizedPool::open(path)?;
+    let pool = ResizedPool::open(path, CHANGE_PATIENCE)?;
     let status = runtime.block_on(pool.status())?;
     let leaving = choose(&status, target)?;
     if let Some(node) = leaving.iter().find(|node| status.silent.contains(node)) {
@@ -126,6 +131,12 @@ pub fn shrink(path: &Path, target: ShrinkTarget, progress: &mut dyn FnMut(Resize
         }
     }
     pool.write_file(&runtime)?;
+    if !cancelled {
+        let left = pool.file.nodes.iter().filter(|entry| leaving.contains(&NodeId(entry.id)));
+        for process in left.filter_map(|entry| entry.process.open()) {
+            process.wait(END_WAIT);
+        }
+    }
     Ok(Resized { nodes: leaving.into_iter().map(|node| node.0).collect(), cancelled })
 }
 
@@ -134,7 +145,7 @@ pub fn shrink(path: &Path, target: ShrinkTarget, progress: &mut dyn FnMut(Resize
 /// # Errors
 /// If the file is no pool file, or no manager answers.
 pub fn cluster_status(path: &Path) -> Result<ClusterStatus, Problem> {
-    runtime()?.block_on(ResizedPool::open(path)?.status())
+    runtime()?.block_on(ResizedPool::open(path, STATUS_PATIENCE)?.status())
 }
 
 /// A pool that is changed.
@@ -145,10 +156,10 @@ struct ResizedPool<'a> {
 }
 
 impl<'a> ResizedPool<'a> {
-    fn open(path: &'a Path) -> Result<Self, Problem> {
+    fn open(path: &'a Path, patience: Duration) -> Result<Self, Problem> {
         let file = PoolFile::read(path)?;
         let secret = file.secret(path)?;
-        let managers = RemoteManager::new(connections(&secret, &file.nodes));
+        let managers = RemoteManager::new(connections(&secret, &file.nodes)).with_patience(patience);
         Ok(Self { path, file, managers })
     }
 

@@ -249,15 +249,13 @@ impl Node {
 
     /// Ends a move from this node, of whose partition it has learnt this entry.
     pub(crate) fn end_departure(&self, id: PartitionId, entry: &PartitionEntry) {
-        let is_next = |state: &mut DepartureState| {
+        if let Some(state) = self.departures.moves.lock().get_mut(&id) {
             state.given_up = true;
             state.cancelled.notify_one();
-            entry.server == self.id() && entry.epoch == state.epoch.next()
-        };
-        let Some(stays) = self.departures.moves.lock().get_mut(&id).map(is_next) else { return };
+        }
         let Some(partition) = self.departures.take_waiting(id) else { return };
-        // With a later entry the partition has been elsewhere, or is there.
-        if stays {
+        // While it waits here it cannot come back, so it has not been elsewhere.
+        if entry.server == self.id() {
             self.serve_again(partition);
         } else {
             self.forget_departed(&partition, entry.server);
