@@ -134,7 +134,7 @@ fn status(args: &StatusArgs) -> Result<u8, Problem> {
     Ok(output::print_all(&text).max(if all_up { 0 } else { INCOMPLETE }))
 }
 
-/// What the managers do now; `None` if there is nothing to say.
+/// Returns the line about the managers; `None` if there is nothing to say.
 fn managers_line(managed: &Result<ClusterStatus, String>) -> Option<String> {
     let status = match managed {
         Ok(status) => status,

@@ -154,7 +154,7 @@ impl Client {
             HostWork::Settle(file) => self.settle_hosted(node, file).await,
             HostWork::EndSession { node: other, session } => {
                 match self.end_moved_session(other, session).await {
-                    // What was there has moved on, and the node may not have told where.
+                    // Its partitions have moved on, and it may not have told where.
                     Err(_) if self.router().nodes.has_departed(other) => {}
                     ended => return ended,
                 }

@@ -47,12 +47,12 @@ struct Wires {
     sent: [usize; 2],
 }
 
-struct NodeLink {
+struct DoubledLink {
     from: NodeId,
     network: Arc<NetworkDouble>,
 }
 
-impl MemberLink for NodeLink {
+impl MemberLink for DoubledLink {
     fn send(&self, to: NodeId, message: Bytes) -> BoxFuture<'static, Result<Bytes, String>> {
         carry(self.network.clone(), self.from, to, message).boxed()
     }
@@ -114,7 +114,7 @@ impl NetworkDouble {
     }
 
     fn link(self: &Arc<Self>, node: u32) -> Arc<dyn MemberLink> {
-        Arc::new(NodeLink { from: NodeId(node), network: self.clone() })
+        Arc::new(DoubledLink { from: NodeId(node), network: self.clone() })
     }
 
     pub fn log(&self, node: u32) -> ClusterLog {

@@ -29,7 +29,7 @@ const STEPS: usize = 40;
 
 /// What is known of a world.
 #[derive(Default)]
-struct Checker {
+struct WorldChecker {
     /// The states that were seen, by the number of their nodes.
     seen: Mutex<BTreeMap<usize, Arc<ClusterState>>>,
     /// The nodes that have joined, by the tokens of answered proposals.
@@ -40,7 +40,7 @@ struct Checker {
     changes: Mutex<usize>,
 }
 
-impl Checker {
+impl WorldChecker {
     fn see(&self, state: &Arc<ClusterState>) {
         let mut seen = self.seen.lock();
         let count = state.nodes().len();
@@ -91,9 +91,9 @@ fn some_nodes(random: &mut Random, most: usize) -> Vec<u32> {
     (0..count).map(|_| random.pick(&NODES)).collect()
 }
 
-async fn live(seed: u64) -> Arc<Checker> {
+async fn live(seed: u64) -> Arc<WorldChecker> {
     let (mut random, network) = (Random::new(seed), NetworkDouble::with_members(&NODES[..3]).await);
-    let (checker, mut tasks) = (Arc::<Checker>::default(), JoinSet::new());
+    let (checker, mut tasks) = (Arc::<WorldChecker>::default(), JoinSet::new());
     for node in NODES {
         if node > 3 {
             network.follow(node).await;
@@ -128,7 +128,7 @@ async fn live(seed: u64) -> Arc<Checker> {
 }
 
 /// Heals the network: a leader appears, and all its members have everything that was answered.
-async fn end(network: &Arc<NetworkDouble>, checker: &Arc<Checker>) {
+async fn end(network: &Arc<NetworkDouble>, checker: &Arc<WorldChecker>) {
     network.cut(&[]);
     network.set_faults(Faults::default());
     let settled = async {

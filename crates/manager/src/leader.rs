@@ -1,9 +1,12 @@
-//! What the manager of a node does while it leads: it hears reports, decides, and sees that it is
+//! The manager of a node while it leads: it hears reports, decides, and sees that it is
 //! done.
 
 use crate::{
     Manager,
-    message::{ClusterStatus, ManagerAnswer, ManagerRequest, MapVersion, NodeUsage, ReportMessage, request_with},
+    message::{
+        ClusterStatus, ManagerAnswer, ManagerRequest, MapVersion, PreparedPartition, ReportMessage, ReportedUsage,
+        request_with,
+    },
 };
 use cluster::{
     ClusterAnswer, ClusterCommand, ClusterEntry, ClusterEvent, ClusterRefusal, ClusterState, Coordinator, NodePhase,
@@ -34,7 +37,7 @@ const REPEATED_EVENTS: usize = 16;
 /// Events that are kept.
 const EVENTS: usize = 1000;
 
-/// What a leader remembers, and may lose.
+/// The memory of a leader, which may be lost.
 #[derive(Debug)]
 pub struct Leader {
     began: Instant,
@@ -48,8 +51,8 @@ pub struct Leader {
 #[derive(Debug, Default)]
 struct LeaderMemory {
     coordinator: Coordinator,
-    /// The last report of each node, and its time.
-    usage: BTreeMap<NodeId, (NodeUsage, Duration)>,
+    /// The last report of each node.
+    usage: BTreeMap<NodeId, ReportedUsage>,
     events: VecDeque<(u64, String)>,
     /// Nodes that are being ended.
     ending: BTreeSet<NodeId>,
@@ -65,13 +68,13 @@ impl Leader {
     }
 
     fn record(&self, event: String) {
-        tracing::info!("{event}");
         let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let events = &mut self.memory.lock().events;
         // An entry may be agreed on twice, and is done once.
         if events.iter().rev().take(REPEATED_EVENTS).any(|(_, known)| *known == event) {
             return;
         }
+        tracing::info!("{event}");
         events.push_back((time, event));
         while events.len() > EVENTS {
             events.pop_front();
@@ -102,23 +105,36 @@ impl Manager {
             self.spawn(async move { manager.tell_to_end(node).await });
         }
         let now = self.leader.now();
-        let usage = NodeUsage { used: report.used, capacity: report.capacity, pins: report.pins };
-        let mut commands = {
+        let usage = ReportedUsage { used: report.used, capacity: report.capacity, pins: report.pins };
+        let commands = {
             let mut memory = self.leader.memory.lock();
-            memory.usage.insert(node, (usage, now));
+            memory.usage.insert(node, usage);
             memory.coordinator.on(ClusterEvent::Report { node, report }, &state, now)
         };
+        self.execute(commands);
+        self.commit_prepared(node, prepared, &state);
+        let map = (known < MapVersion::of(state.map())).then(|| Box::new(state.map().clone()));
+        let wants_loads = self.leader.memory.lock().coordinator.wants_loads();
+        ManagerAnswer::Reported { map, wants_loads }
+    }
+
+    /// Takes the news that partitions have arrived at a node.
+    pub(crate) fn take_prepared(self: &Arc<Self>, node: NodeId, prepared: Vec<PreparedPartition>) -> ManagerAnswer {
+        match self.led_state() {
+            Ok(state) => self.commit_prepared(node, prepared, &state),
+            Err(answer) => return answer,
+        }
+        ManagerAnswer::Done
+    }
+
+    fn commit_prepared(self: &Arc<Self>, node: NodeId, prepared: Vec<PreparedPartition>, state: &ClusterState) {
         for (partition, epoch) in prepared {
             // One that is not under way has ended: the node learns of that from the map.
             let is_meant = |step: &PartitionMove| (step.partition, step.to, step.epoch) == (partition, node, epoch);
             if let Some(step) = state.moves().find(is_meant) {
-                commands.extend(self.hear(ClusterEvent::MoveReady(step), &state));
+                self.execute(self.hear(ClusterEvent::MoveReady(step), state));
             }
         }
-        self.execute(commands);
-        let map = (known < MapVersion::of(state.map())).then(|| Box::new(state.map().clone()));
-        let wants_loads = self.leader.memory.lock().coordinator.wants_loads();
-        ManagerAnswer::Reported { map, wants_loads }
     }
 
     /// Takes the failure of a move.
@@ -143,7 +159,7 @@ impl Manager {
         }
     }
 
-    /// What this leader knows.
+    /// The knowledge of this leader.
     pub(crate) fn status(&self) -> ManagerAnswer {
         let state = match self.led_state() {
             Ok(state) => state,
@@ -154,7 +170,7 @@ impl Manager {
             state: (*state).clone(),
             leader: self.node.id(),
             members: self.log.members(),
-            usage: memory.usage.iter().map(|(node, (usage, _))| (*node, *usage)).collect(),
+            usage: memory.usage.clone(),
             silent: memory.coordinator.silent_nodes(&state, self.leader.now()),
             events: memory.events.iter().cloned().collect(),
         }))

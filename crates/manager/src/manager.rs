@@ -23,7 +23,6 @@ use std::{
 };
 use tokio::{
     runtime::Handle,
-    select,
     task::JoinHandle,
     time::{Instant, sleep},
 };
@@ -73,7 +72,7 @@ impl Manager {
         connector: Arc<dyn Connector>,
         founds: Option<ClusterState>,
     ) -> Result<RunningManager, LogError> {
-        let peers = Arc::new(Peers::new(node, Some(connector)));
+        let peers = Arc::new(Peers::new(node, connector));
         let link = Arc::new(LogLink(peers.clone()));
         let log = match founds {
             Some(state) => ClusterLog::found(node.id(), state, link).await?,
@@ -93,7 +92,11 @@ impl Manager {
             Some(manager) => manager.reply(message),
             None => ReplyFuture::ready(Err(Refusal::invalid(Object::Pool, "this node is ending").into())),
         }));
-        let tasks = vec![handle.spawn(manager.clone().report_always()), handle.spawn(manager.clone().lead_always())];
+        let tasks = vec![
+            handle.spawn(manager.clone().report_always()),
+            handle.spawn(manager.clone().announce_prepared_always()),
+            handle.spawn(manager.clone().lead_always()),
+        ];
         Ok(RunningManager { manager, tasks })
     }
 
@@ -123,6 +126,7 @@ impl Manager {
                     ManagerAnswer::Done
                 }
                 ManagerRequest::Report(report) => manager.take_report(*report),
+                ManagerRequest::Prepared(node, prepared) => manager.take_prepared(node, prepared),
                 ManagerRequest::Propose(entry) => manager.propose_for(entry).await,
                 ManagerRequest::MoveFailed(step, why) => manager.take_failure(step, &why),
                 ManagerRequest::Status => manager.status(),
@@ -187,13 +191,22 @@ impl Manager {
         Err(why)
     }
 
-    /// Reports to the leader each second, and at once when a partition has arrived.
+    /// Reports to the leader each second.
     async fn report_always(self: Arc<Self>) {
         loop {
             self.report().await;
-            select! {
-                () = sleep(REPORT_INTERVAL) => {}
-                () = self.node.partition_prepared() => {}
+            sleep(REPORT_INTERVAL).await;
+        }
+    }
+
+    /// Tells the leader at once when partitions have arrived: their requests wait. A leader that
+    /// does not hear of it finds them in the next report.
+    async fn announce_prepared_always(self: Arc<Self>) {
+        loop {
+            self.node.partition_prepared().await;
+            let prepared = ManagerRequest::Prepared(self.node.id(), self.node.prepared_partitions());
+            if let Err(why) = self.ask_leader(&prepared).await {
+                tracing::debug!(%why, "no manager hears of a partition that has arrived");
             }
         }
     }
@@ -236,11 +249,6 @@ impl Manager {
 }
 
 impl RunningManager {
-    /// The manager.
-    pub fn manager(&self) -> &Arc<Manager> {
-        &self.manager
-    }
-
     /// Ends it. Other members go on without it.
     pub async fn stop(self) {
         self.tasks.iter().for_each(JoinHandle::abort);

@@ -12,8 +12,10 @@ use wire::{Answer, Body, Failure, Object, Refusal, Request, Session};
 pub enum ManagerRequest {
     /// A message of the log, for a member. -> `Member`
     Member(Bytes),
-    /// What a node says of itself each second, for the leader. -> `Reported`
+    /// A node's report about itself, each second, for the leader. -> `Reported`
     Report(Box<ReportMessage>),
+    /// Partitions that have arrived at a node and wait for the commit, for the leader. -> `Done`
+    Prepared(NodeId, Vec<PreparedPartition>),
     /// An entry that the leader is asked to append. -> `Proposed`
     Propose(ClusterEntry),
     /// A move that its source could not make, with the reason, for the leader. -> `Done`
@@ -22,18 +24,20 @@ pub enum ManagerRequest {
     Start(PartitionMove),
     /// An entry of the map that has just been agreed on. -> `Done`
     Learn(PartitionId, PartitionEntry),
-    /// What the leader knows. -> `Status`
+    /// Asks for the leader's knowledge. -> `Status`
     Status,
 }
 
-/// What a node says of itself.
+/// A partition that has arrived, with the epoch of its entry at the source.
+pub type PreparedPartition = (PartitionId, Epoch);
+
+/// A node's report about itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReportMessage {
     pub node: NodeId,
     pub report: NodeReport,
-    /// Partitions that have arrived and wait for the commit, each with the epoch of its entry at
-    /// the source.
-    pub prepared: Vec<(PartitionId, Epoch)>,
+    /// Partitions that have arrived and wait for the commit.
+    pub prepared: Vec<PreparedPartition>,
     /// The version of the map that the node knows.
     pub known: MapVersion,
 }
@@ -57,7 +61,7 @@ pub enum ManagerAnswer {
     Failed(String),
 }
 
-/// What the managers know of a pool.
+/// The managers' knowledge of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClusterStatus {
     /// The state that they have agreed on.
@@ -66,17 +70,17 @@ pub struct ClusterStatus {
     pub leader: NodeId,
     /// The nodes that agree on the state.
     pub members: BTreeSet<NodeId>,
-    /// What each node has last reported.
-    pub usage: BTreeMap<NodeId, NodeUsage>,
+    /// The last report of each node.
+    pub usage: BTreeMap<NodeId, ReportedUsage>,
     /// The nodes that do not report any more: they keep what they have, and get nothing.
     pub silent: BTreeSet<NodeId>,
     /// The last decisions of this leader, each with the time since 1970 in seconds.
     pub events: Vec<(u64, String)>,
 }
 
-/// What a node has last said of its memory.
+/// A node's memory, as it has last reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeUsage {
+pub struct ReportedUsage {
     /// Used memory, bytes.
     pub used: u64,
     /// Memory for the pool, bytes.

@@ -27,12 +27,12 @@ const MEMBER_WAIT: Duration = Duration::from_secs(10);
 pub struct Peers {
     node: Weak<Node>,
     own: NodeId,
-    connector: Option<Arc<dyn Connector>>,
+    connector: Arc<dyn Connector>,
     links: Mutex<HashMap<NodeId, Arc<dyn Connection>>>,
 }
 
 impl Peers {
-    pub fn new(node: &Arc<Node>, connector: Option<Arc<dyn Connector>>) -> Self {
+    pub fn new(node: &Arc<Node>, connector: Arc<dyn Connector>) -> Self {
         Self { node: Arc::downgrade(node), own: node.id(), connector, links: Mutex::default() }
     }
 
@@ -48,8 +48,7 @@ impl Peers {
         }
         let map = node.known_map();
         let address = map.addresses().find(|(node, _)| *node == to).map(|(_, address)| address);
-        let (connector, address) = (self.connector.as_ref().ok_or("there is no network")?, address);
-        let link = connector.connect(to, address.ok_or_else(|| format!("node {to} has no known address"))?)?;
+        let link = self.connector.connect(to, address.ok_or_else(|| format!("node {to} has no known address"))?)?;
         Ok(links.entry(to).or_insert(link).clone())
     }
 

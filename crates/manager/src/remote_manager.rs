@@ -55,7 +55,7 @@ impl RemoteManager {
         }
     }
 
-    /// What the managers know.
+    /// Asks for the managers' knowledge.
     ///
     /// # Errors
     /// If no leader answers.

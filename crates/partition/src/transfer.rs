@@ -11,7 +11,7 @@ use wire::{Session, StripeRuns};
 pub struct PartitionTransfer {
     /// The durable state; see [`Partition::snapshot`].
     snapshot: Bytes,
-    /// What kernels may cache, by the numbers that subscribers have at the source.
+    /// State that kernels may cache, by the numbers that subscribers have at the source.
     pub soft_state: SoftState,
     /// The subscribers of the source, with their sessions.
     pub subscribers: Vec<(SubscriberId, Session)>,

@@ -69,7 +69,7 @@ pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
 pub use launch::{BootstrapLink, LaunchTarget, LinkedHost};
 pub use local_endpoint::LocalEndpoint;
-pub use manager::{ClusterStatus, NodeUsage};
+pub use manager::{ClusterStatus, ReportedUsage};
 pub use metrics_server::{MetricsListener, MetricsServer};
 pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, detach, run_node};
 pub use resize::{ResizeProgress, Resized, ShrinkTarget, cluster_status, grow, shrink};

@@ -48,14 +48,14 @@ pub enum ShrinkTarget {
     Count(u32),
 }
 
-/// How far a change of a pool is.
+/// The progress of a change of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResizeProgress {
     /// Number of partitions that are still to move.
     pub left: usize,
     /// Number of partitions that move now.
     pub moving: usize,
-    /// What the managers have said last.
+    /// The last event of the managers.
     pub last_event: Option<String>,
 }
 
@@ -140,7 +140,7 @@ pub fn shrink(path: &Path, target: ShrinkTarget, progress: &mut dyn FnMut(Resize
     Ok(Resized { nodes: leaving.into_iter().map(|node| node.0).collect(), cancelled })
 }
 
-/// What the managers of the pool at `path` know.
+/// Asks for the knowledge of the managers of the pool at `path`.
 ///
 /// # Errors
 /// If the file is no pool file, or no manager answers.

@@ -143,7 +143,7 @@ impl Departures {
         state.and_then(|state| state.waiting.take())
     }
 
-    /// Takes a partition that waits for the managers' word.
+    /// Takes a partition that waits for the managers' word, and ends its move.
     fn take_waiting(&self, partition: PartitionId) -> Option<Partition> {
         let mut states = self.moves.lock();
         let waiting = states.get_mut(&partition)?.waiting.take()?;
@@ -169,11 +169,6 @@ impl Departures {
             followed.entry(session).or_default().insert(to);
         }
     }
-
-    /// The partitions that are moved away.
-    fn partitions(&self) -> Vec<PartitionId> {
-        self.moves.lock().keys().copied().collect()
-    }
 }
 
 /// A move under way. Unless the target may be ready, the partition is served here again when this
@@ -186,7 +181,7 @@ struct Departure<'a> {
     to: NodeId,
     link: MoveLink,
     cancelled: Arc<Notify>,
-    /// What is done to the stripes, from the moment at which the target knows of the move.
+    /// Changes of the stripes, from the moment at which the target knows of the move.
     changes: Option<UnboundedReceiver<QueuedChange>>,
     in_flight: FuturesUnordered<BoxFuture<'static, SentChange>>,
     /// Bytes of copies and changes that are on their way.
@@ -240,11 +235,6 @@ impl Node {
             () = cancelled.notified() => Err(MoveError::Cancelled),
             done = departure.run() => done,
         }
-    }
-
-    /// The partitions that are moved away from here.
-    pub fn departing_partitions(&self) -> Vec<PartitionId> {
-        self.departures.partitions()
     }
 
     /// Ends a move from this node, of whose partition it has learnt this entry.

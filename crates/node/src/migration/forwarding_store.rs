@@ -39,11 +39,11 @@ pub struct ForwardingStore {
     store: Arc<dyn StripeStore>,
     /// The phase of each partition. Readers look no further if it is served.
     phases: Box<[AtomicU8]>,
-    copies: Mutex<HashMap<PartitionId, Arc<Mutex<CopyState>>>>,
+    copies: Mutex<HashMap<PartitionId, Arc<Mutex<StripeCopyState>>>>,
 }
 
 /// The copy of a partition's stripes.
-struct CopyState {
+struct StripeCopyState {
     /// Stripes of which the target has, or will have, all that was done before they were queued.
     copied: HashSet<(FileId, StripeNo)>,
     /// True if the scan has ended: stripes that it did not find are new, and none is left to copy.
@@ -53,7 +53,7 @@ struct CopyState {
     queue: Option<UnboundedSender<QueuedChange>>,
 }
 
-/// What the target of a move must do next.
+/// A change for the target of a move.
 pub struct QueuedChange {
     pub key: StripeKey,
     pub action: QueuedAction,
@@ -68,7 +68,7 @@ pub enum QueuedAction {
     Copy(StoreCompletion<Option<StripeSnapshot>>),
     /// The same, of a stripe of which the target may have another version.
     CopyAgain(StoreCompletion<Option<StripeSnapshot>>),
-    /// What was done to it.
+    /// The operation that was done to it.
     Change(StripeAction),
 }
 
@@ -104,16 +104,12 @@ impl QueuedChange {
         (self.key, self.action, self.promise.map(|promise| ChangePromise(Some(promise))))
     }
 
-    fn complete_with(self, outcome: Result<(), EngineError>) {
-        if let Some(promise) = self.promise {
-            promise.keep(outcome);
-        }
-    }
-
     /// Completes it without the target.
     pub fn complete(mut self) {
         let outcome = self.local.take().map_or(Ok(()), |local| StoreCompletion::Pending(local).wait());
-        self.complete_with(outcome);
+        if let Some(promise) = self.promise {
+            promise.keep(outcome);
+        }
     }
 }
 
@@ -133,7 +129,7 @@ impl ForwardingStore {
     /// a scan and calls [`Self::copy`] for each.
     pub fn begin_copy(&self, partition: PartitionId) -> UnboundedReceiver<QueuedChange> {
         let (queue, changes) = unbounded_channel();
-        let state = CopyState { copied: HashSet::new(), scanned: false, closed: false, queue: Some(queue) };
+        let state = StripeCopyState { copied: HashSet::new(), scanned: false, closed: false, queue: Some(queue) };
         self.copies.lock().insert(partition, Arc::new(Mutex::new(state)));
         self.set_phase(partition, COPIED);
         changes
@@ -185,7 +181,7 @@ impl ForwardingStore {
         }
     }
 
-    fn copy_of(&self, partition: PartitionId) -> Option<Arc<Mutex<CopyState>>> {
+    fn copy_of(&self, partition: PartitionId) -> Option<Arc<Mutex<StripeCopyState>>> {
         self.copies.lock().get(&partition).cloned()
     }
 
