@@ -22,6 +22,8 @@
 //! - `status`: status of the nodes: which ones answer, and their usage
 //! - `stop`: the end of every node, and removal of what the start left
 //! - `resize`: growing and shrinking of a pool that runs
+//! - `pins`: what the hosts have at their nodes, because of which drained nodes live on
+//! - `observer`: what a pool does now, asked again and again
 //! - `connect`: connection of a client to the pool of a pool file
 //! - `connected_pool`: detection that a connected pool has ended
 //! - `embedded`: embedded pools: nodes in the memory of this process
@@ -44,7 +46,9 @@ mod launch;
 mod local_endpoint;
 mod metrics_server;
 mod node_process;
+mod observer;
 mod ownership;
+mod pins;
 mod process;
 mod resize;
 mod start;
@@ -69,9 +73,13 @@ pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
 pub use launch::{BootstrapLink, LaunchTarget, LinkedHost};
 pub use local_endpoint::LocalEndpoint;
-pub use manager::{ClusterStatus, ReportedUsage};
+pub use manager::{
+    ClientTraffic, ClusterStatus, MoveProgress, NodeActivity, NodePin, PinKind, PinList, PinProcess, ReportedUsage,
+};
 pub use metrics_server::{MetricsListener, MetricsServer};
 pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, detach, run_node};
+pub use observer::{ObservedNode, ObservedPool, PoolObserver};
+pub use pins::{NodePins, query_pins};
 pub use resize::{ResizeProgress, Resized, ShrinkTarget, cluster_status, grow, shrink};
 pub use start::{PoolSpec, StartedPool, start, start_linked};
 pub use status::{NodeState, NodeStatus, query_status};
