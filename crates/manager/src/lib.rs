@@ -29,5 +29,5 @@ mod peers;
 mod remote_manager;
 
 pub use manager::{Manager, RunningManager};
-pub use message::{ClusterStatus, ReportedUsage};
+pub use message::{ClusterStatus, ElasticReport, ReportedUsage};
 pub use remote_manager::{ManagerError, RemoteManager};

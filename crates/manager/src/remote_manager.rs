@@ -1,6 +1,6 @@
 //! The managers of a pool, as a tool sees them.
 
-use crate::message::{self, ClusterStatus, ManagerAnswer, ManagerRequest};
+use crate::message::{self, ClusterStatus, ElasticReport, ManagerAnswer, ManagerRequest};
 use client::Connection;
 use cluster::{ClusterAnswer, ClusterEntry, ClusterRefusal};
 use placement::NodeId;
@@ -64,6 +64,15 @@ impl RemoteManager {
             ManagerAnswer::Status(status) => Ok(*status),
             other => Err(ManagerError::NoLeader(format!("it has answered with {other:?}"))),
         }
+    }
+
+    /// Tells the leader what lets the pool grow and shrink by itself; `None` if it does not any
+    /// more.
+    ///
+    /// # Errors
+    /// If no leader answers.
+    pub async fn report_elastic(&self, report: Option<ElasticReport>) -> Result<(), ManagerError> {
+        self.ask(&ManagerRequest::Elastic(report)).await.map(drop)
     }
 
     async fn ask(&self, request: &ManagerRequest) -> Result<ManagerAnswer, ManagerError> {
