@@ -34,6 +34,7 @@ mod cluster_target;
 mod commands;
 mod console;
 mod data_directory;
+mod elastic_command;
 mod exec_command;
 mod explain_command;
 mod export_filter;

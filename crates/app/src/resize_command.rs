@@ -1,6 +1,7 @@
 //! `tidemill pool grow` and `tidemill pool shrink`: nodes join and leave a pool that runs.
 
 use crate::args::{GrowArgs, ShrinkArgs};
+use crate::elastic_command::named;
 use crate::{console, pool_command, run_command};
 use base::Problem;
 use pool::{LaunchTarget, Memory, PoolFile, PoolSpec, ResizeProgress, Resized, ShrinkTarget};
@@ -62,11 +63,6 @@ pub fn shrink(args: &ShrinkArgs) -> Result<u8, Problem> {
         console::say(&format!("{names} left the pool; what they held is at the others"));
     }
     Ok(0)
-}
-
-fn named(nodes: &[u32]) -> String {
-    let ids: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, ids.join(", "))
 }
 
 /// Prints how many partitions are left, once a second.

@@ -22,6 +22,11 @@
 //! - `status`: status of the nodes: which ones answer, and their usage
 //! - `stop`: the end of every node, and removal of what the start left
 //! - `resize`: growing and shrinking of a pool that runs
+//! - `elastic_driver`: growing and shrinking without being asked, by a policy
+//! - `provisioner`: what starts and ends machines for that: processes of this machine;
+//!   `command_provisioner`: commands
+//! - `owned_pool`: pools whose nodes end with this process
+//! - `join`: this machine joins a pool that runs
 //! - `connect`: connection of a client to the pool of a pool file
 //! - `connected_pool`: detection that a connected pool has ended
 //! - `embedded`: embedded pools: nodes in the memory of this process
@@ -36,16 +41,21 @@
 #![forbid(unsafe_code)]
 
 mod bootstrap;
+mod command_provisioner;
 mod connect;
 mod connected_pool;
+mod elastic_driver;
 mod embedded;
 mod file;
+mod join;
 mod launch;
 mod local_endpoint;
 mod metrics_server;
 mod node_process;
+mod owned_pool;
 mod ownership;
 mod process;
+mod provisioner;
 mod resize;
 mod start;
 mod start_lock;
@@ -60,18 +70,23 @@ mod connect_test;
 mod start_test;
 
 pub use bootstrap::Memory;
-pub use cluster::NodePhase;
+pub use cluster::{ElasticPolicy, ForeseenUse, InvalidScaleRule, NodeLimits, NodePhase};
+pub use command_provisioner::{CommandProvisioner, MachineCommands};
 pub use connect::{
     ConnectError, best_address, connect, connect_short_lived, connect_with_reactor, io_runtime, runtime,
 };
 pub use connected_pool::ConnectedPool;
+pub use elastic_driver::{ElasticDriver, ElasticEvent, ElasticSpec, Foresight};
 pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
+pub use join::{JoinSpec, JoinedNode, join};
 pub use launch::{BootstrapLink, LaunchTarget, LinkedHost};
 pub use local_endpoint::LocalEndpoint;
-pub use manager::{ClusterStatus, ReportedUsage};
+pub use manager::{ClusterStatus, ElasticReport, ReportedUsage};
 pub use metrics_server::{MetricsListener, MetricsServer};
 pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, detach, run_node};
+pub use owned_pool::{OwnedPool, OwnedPoolSpec};
+pub use provisioner::{LocalProvisioner, Provisioner};
 pub use resize::{ResizeProgress, Resized, ShrinkTarget, cluster_status, grow, shrink};
 pub use start::{PoolSpec, StartedPool, start, start_linked};
 pub use status::{NodeState, NodeStatus, query_status};

@@ -12,7 +12,7 @@ use crate::{
     NodeEntry, PoolFile,
     bootstrap::{BootstrapPlan, StarterMessage, VERSION},
     connect::{PoolSecret, parse_entry, runtime},
-    launch::{Launched, NodeCommandLine},
+    launch::{BootstrapLink, Launched, NodeCommandLine},
     start::{PoolSpec, START_WAIT, collect_entries, node_specs, wait_until_ready},
     status::{NodeState, query_status},
 };
@@ -32,8 +32,8 @@ use tokio::{select, signal, time::sleep};
 /// Interval at which progress is asked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait for a leader while a pool is changed, and before its status is shown.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
-const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+pub const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
+pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 /// Time for a node of this machine to end after it has left.
 const END_WAIT: Duration = Duration::from_secs(10);
 /// Most memory of the nodes that stay, in percent, that the data may take when others leave.
@@ -77,17 +77,7 @@ pub struct Resized {
 pub fn grow(path: &Path, spec: &PoolSpec, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Resized, Problem> {
     let runtime = runtime()?;
     let pool = ResizedPool::open(path, CHANGE_PATIENCE)?;
-    let status = runtime.block_on(pool.status())?;
-    let present = present_nodes(&status).count();
-    let (wanted, max) = (spec.target.count() as usize, pool.file.max_nodes as usize);
-    if present + wanted > max {
-        let plural = if present == 1 { "" } else { "s" };
-        return Err(Problem::new(format!(
-            "the pool has {present} node{plural} and may have {max}: {wanted} more are too many"
-        ))
-        .hint("a pool is made for a number of nodes: `tidemill pool start --max-nodes M`"));
-    }
-    let nodes = pool.launch(&runtime, spec)?;
+    let nodes = pool.launch(&runtime, spec, Vec::new())?;
     let nodes: Vec<u32> = nodes.into_iter().map(|node| node.0).collect();
     let settled = runtime.block_on(async {
         select! {
@@ -149,26 +139,46 @@ pub fn cluster_status(path: &Path) -> Result<ClusterStatus, Problem> {
 }
 
 /// A pool that is changed.
-struct ResizedPool<'a> {
+pub struct ResizedPool<'a> {
     path: &'a Path,
-    file: PoolFile,
-    managers: RemoteManager,
+    pub file: PoolFile,
+    pub managers: RemoteManager,
 }
 
 impl<'a> ResizedPool<'a> {
-    fn open(path: &'a Path, patience: Duration) -> Result<Self, Problem> {
+    /// Opens the pool of a pool file. Waits for so long for a leader.
+    pub fn open(path: &'a Path, patience: Duration) -> Result<Self, Problem> {
         let file = PoolFile::read(path)?;
         let secret = file.secret(path)?;
         let managers = RemoteManager::new(connections(&secret, &file.nodes)).with_patience(patience);
         Ok(Self { path, file, managers })
     }
 
-    async fn status(&self) -> Result<ClusterStatus, Problem> {
+    /// Asks for the managers' knowledge.
+    pub async fn status(&self) -> Result<ClusterStatus, Problem> {
         self.managers.status().await.map_err(|error| manager_problem(&error))
     }
 
-    /// Starts the nodes, and has them join.
-    fn launch(&self, runtime: &tokio::runtime::Runtime, spec: &PoolSpec) -> Result<Vec<NodeId>, Problem> {
+    /// Refuses more nodes than the pool may have.
+    fn check_count(&self, status: &ClusterStatus, wanted: usize) -> Result<(), Problem> {
+        let (present, max) = (present_nodes(status).count(), self.file.max_nodes as usize);
+        if present + wanted <= max {
+            return Ok(());
+        }
+        let plural = if present == 1 { "" } else { "s" };
+        Err(Problem::new(format!("the pool has {present} node{plural} and may have {max}: {wanted} more are too many"))
+            .hint("a pool is made for a number of nodes: `tidemill pool start --max-nodes M`"))
+    }
+
+    /// Starts nodes, or takes these processes that the caller has started, has them join, and
+    /// writes the pool file.
+    pub fn launch(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        spec: &PoolSpec,
+        links: Vec<BootstrapLink>,
+    ) -> Result<Vec<NodeId>, Problem> {
+        self.check_count(&runtime.block_on(self.status())?, spec.target.count() as usize)?;
         let (pool, token) = self.file.credentials();
         let plan = BootstrapPlan {
             version: VERSION.to_owned(),
@@ -182,7 +192,7 @@ impl<'a> ResizedPool<'a> {
             nodes: node_specs(spec)?,
         };
         let command_line = NodeCommandLine { program: spec.program.clone(), file: self.path.to_owned() };
-        let mut launched = Launched::spawn(&spec.target, &command_line, Vec::new())?;
+        let mut launched = Launched::spawn(&spec.target, &command_line, links)?;
         let until = Instant::now() + START_WAIT;
         launched.send(&plan);
         let entries = collect_entries(&mut launched, &plan, until)?;
@@ -245,7 +255,11 @@ impl<'a> ResizedPool<'a> {
     }
 
     /// Has nodes leave, and waits for that.
-    async fn drain(&self, nodes: &BTreeSet<NodeId>, progress: &mut dyn FnMut(ResizeProgress)) -> Result<(), Problem> {
+    pub async fn drain(
+        &self,
+        nodes: &BTreeSet<NodeId>,
+        progress: &mut dyn FnMut(ResizeProgress),
+    ) -> Result<(), Problem> {
         for node in nodes {
             self.managers.propose(ClusterEntry::Drain(*node)).await.map_err(|error| manager_problem(&error))?;
         }
@@ -261,7 +275,7 @@ impl<'a> ResizedPool<'a> {
     }
 
     /// Replaces the pool file by one that names the nodes of now.
-    fn write_file(&self, runtime: &tokio::runtime::Runtime) -> Result<(), Problem> {
+    pub fn write_file(&self, runtime: &tokio::runtime::Runtime) -> Result<(), Problem> {
         let status = runtime.block_on(self.status())?;
         let entries = present_nodes(&status).map(|node| {
             let known = &status.state.nodes()[&node];
@@ -283,7 +297,7 @@ fn connections(secret: &PoolSecret, nodes: &[NodeEntry]) -> Vec<(NodeId, Arc<dyn
     nodes.iter().filter_map(link).collect()
 }
 
-fn manager_problem(error: &ManagerError) -> Problem {
+pub fn manager_problem(error: &ManagerError) -> Problem {
     let problem = Problem::new(error.to_string());
     match error {
         ManagerError::Refused(_) => problem,
@@ -292,7 +306,7 @@ fn manager_problem(error: &ManagerError) -> Problem {
 }
 
 /// The nodes that have not left.
-fn present_nodes(status: &ClusterStatus) -> impl Iterator<Item = NodeId> {
+pub fn present_nodes(status: &ClusterStatus) -> impl Iterator<Item = NodeId> {
     status.state.nodes().iter().filter(|(_, node)| node.phase != NodePhase::Left).map(|(id, _)| *id)
 }
 
@@ -302,6 +316,12 @@ fn progress_of(status: &ClusterStatus) -> ResizeProgress {
     let is_possible = |step: &&PartitionMove| ![step.from, step.to].iter().any(|node| status.silent.contains(node));
     let last_event = status.events.last().map(|(_, event)| event.clone());
     ResizeProgress { left: planned.iter().filter(is_possible).count(), moving: state.moves().count(), last_event }
+}
+
+/// True if no partition moves, and none is to.
+pub fn is_settled(status: &ClusterStatus) -> bool {
+    let ResizeProgress { left, moving, .. } = progress_of(status);
+    left + moving == 0
 }
 
 fn choose(status: &ClusterStatus, target: ShrinkTarget) -> Result<BTreeSet<NodeId>, Problem> {
