@@ -3,7 +3,7 @@
 //! then they end, and what nobody reads any more is freed.
 //!
 //! A task writes as much as tasks of its tool have written (the median), or, while none has ended,
-//! as much as its largest input has.
+//! as much as its largest input has, if that exists already.
 
 use super::{SpaceRules, safety::Simulation};
 use crate::table::TaskTable;

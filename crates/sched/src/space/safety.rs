@@ -188,7 +188,11 @@ impl<'a> Simulation<'a> {
         let first = |simulation: &mut Self, tool| simulation.first_of(tool);
         let ready: Vec<_> = (0..self.tools.len()).filter_map(|tool| first(self, tool)).collect();
         let (task, entry) = ready.into_iter().min_by_key(|(_, entry)| entry.since)?;
-        let writes = self.stats(entry).written.get().unwrap_or_else(|| self.guess(task));
+        let known = self.stats(entry).written.get();
+        let is_foreseen = |data| self.sizes.contains_key(&data);
+        let existing = self.table.inputs(task).filter(|data| !is_foreseen(*data));
+        // Guesses upon guesses are worth nothing.
+        let writes = known.or_else(|| existing.map(|data| self.space.size(data)).max()).unwrap_or(0);
         self.remove_ready(task);
         self.used += writes;
         Some((task, writes))
