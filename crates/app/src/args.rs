@@ -127,6 +127,10 @@ pub enum PoolCommand {
     Grow(GrowArgs),
     /// Remove nodes from a pool that runs, after their data has moved to the others
     Shrink(ShrinkArgs),
+    /// Have this machine join a pool that runs, as a node that lives as long as this command
+    Join(JoinArgs),
+    /// Let a pool that runs grow and shrink by itself, as long as this command lives
+    Policy(Box<PolicyArgs>),
     /// Show what the managers of a pool have decided lately
     Events(PoolArg),
     /// Show what the hosts of a pool have at their nodes: mounts, open files, locks, bound files
@@ -191,6 +195,98 @@ pub struct GrowArgs {
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// `tidemill pool join`.
+#[derive(Debug, Args)]
+pub struct JoinArgs {
+    /// The pool to join.
+    #[command(flatten)]
+    pub pool_arg: PoolArg,
+    /// The name or address at which the other nodes reach this machine [default: 127.0.0.1 if all
+    /// of them are there, else the name of this host]
+    #[arg(long, value_name = "HOST")]
+    pub address: Option<String>,
+    /// The most memory that the node takes [default: half of the free memory of this host]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub memory: Option<ByteSize>,
+    /// How many one-processor tasks the node runs at once [default: the processors it may use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096))]
+    pub slots: Option<u32>,
+    /// A name for the node, by which what has started this command knows it
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Time without any other node of the pool after which the node ends, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(10..))]
+    pub orphan_wait: u64,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// `tidemill pool policy`.
+#[derive(Debug, Args)]
+pub struct PolicyArgs {
+    /// The pool.
+    #[command(flatten)]
+    pub pool_arg: PoolArg,
+    /// The policy: cso, nso or aso adds nodes, csi or asi removes some, two are joined by +;
+    /// step(OUT_AT, OUT_BY, IN_AT, IN_BY); or foresight
+    #[arg(value_name = "POLICY", default_value = "cso+csi")]
+    pub policy: String,
+    /// The least and the most nodes [default: those of now, and the pool's --max-nodes]
+    #[arg(long, value_name = "MIN:MAX")]
+    pub nodes: Option<String>,
+    /// Time for which usage must be low before nodes are removed, in seconds [default: 45]
+    #[arg(long, value_name = "SECONDS")]
+    pub hold: Option<u64>,
+    /// What starts the machine of a node [default: nodes are processes of this machine]
+    #[command(flatten)]
+    pub machines: MachineArgs,
+    /// The most memory that a new node of this machine takes [default: that of the pool's last
+    /// node]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "start_command")]
+    pub memory: Option<ByteSize>,
+    /// How many one-processor tasks a new node of this machine runs at once [default: that of the
+    /// pool's last node]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096), conflicts_with = "start_command")]
+    pub slots: Option<u32>,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Flags of `tidemill run` for a pool that grows and shrinks by itself.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "A pool that grows and shrinks by itself")]
+pub struct ElasticArgs {
+    /// Keep the files in a pool of MIN to MAX nodes with --memory each; nodes are processes of this
+    /// machine, or what --start-command starts
+    #[arg(long, value_name = "MIN:MAX", conflicts_with_all = ["metrics", "on"])]
+    pub elastic: Option<String>,
+    /// The policy: foresight, which looks at the tasks that are about to run; or one of `tidemill
+    /// pool policy`
+    #[arg(long, value_name = "POLICY", default_value = "foresight", requires = "elastic")]
+    pub elastic_policy: String,
+    /// What starts the machine of a node.
+    #[command(flatten)]
+    pub machines: MachineArgs,
+}
+
+/// The commands that start and end machines of nodes.
+#[derive(Debug, Clone, Args)]
+pub struct MachineArgs {
+    /// Start the machine of a node by this shell command, which has it run `tidemill pool join
+    /// --pool {pool} --name {name}`
+    #[arg(long, value_name = "COMMAND")]
+    pub start_command: Option<String>,
+    /// End the machine of a node that has left, or that never came, by this shell command, with
+    /// {name} and {output}, the first line that the start command printed
+    #[arg(long, value_name = "COMMAND", requires = "start_command")]
+    pub stop_command: Option<String>,
+    /// Time for a node to join after its start command, in seconds
+    #[arg(long, value_name = "SECONDS", requires = "start_command", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub start_timeout: u64,
 }
 
 /// `tidemill pool shrink`.
@@ -502,6 +598,9 @@ pub struct RunArgs {
     /// The cluster to run on.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+    /// How the pool grows by itself.
+    #[command(flatten)]
+    pub elastic: ElasticArgs,
 }
 
 /// `tidemill explain`.

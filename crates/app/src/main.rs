@@ -36,6 +36,7 @@ mod cluster_target;
 mod commands;
 mod console;
 mod data_directory;
+mod elastic_command;
 mod exec_command;
 mod explain_command;
 mod export_filter;
@@ -120,9 +121,13 @@ fn print_clap_error(error: &clap::Error) -> u8 {
     }
 }
 
+/// Messages of the log, unless `TIDEMILL_LOG` says otherwise. An election that is overtaken by
+/// another is no warning to a user, as it is to `openraft`.
+const DEFAULT_LOG: &str = "warn,openraft=error";
+
 /// Sends the log to standard error.
 fn start_log() {
-    let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env("TIDEMILL_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_LOG));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)

@@ -1,12 +1,12 @@
 //! `tidemill pool` and `tidemill node`: pools of several nodes.
 
 use crate::args::{NodeArgs, PoolArg, PoolCommand, StartArgs, StatusArgs};
-use crate::{console, node_log, output, pins_command, pool_top, resize_command, run_command, signals};
+use crate::{console, elastic_command, node_log, output, pins_command, pool_top, resize_command, run_command, signals};
 use base::{ByteSize, Problem, printable};
 use mount::{MountError, RuntimeDir};
 use pool::{
-    BootstrapError, ClusterStatus, HostEnv, LaunchTarget, Memory, NodeEntry, NodePhase, NodeSelector, NodeState,
-    NodeStatus, PoolFile, PoolSpec, StopResult,
+    BootstrapError, ClusterStatus, ElasticReport, HostEnv, LaunchTarget, Memory, NodeEntry, NodePhase, NodeSelector,
+    NodeState, NodeStatus, PoolFile, PoolSpec, StopResult,
 };
 use run::PoolSize;
 use rustix::process::DumpableBehavior;
@@ -26,6 +26,8 @@ pub fn pool(command: PoolCommand) -> Result<u8, Vec<Problem>> {
         PoolCommand::Status(args) => status(&args),
         PoolCommand::Grow(args) => resize_command::grow(&args),
         PoolCommand::Shrink(args) => resize_command::shrink(&args),
+        PoolCommand::Join(args) => elastic_command::join(&args),
+        PoolCommand::Policy(args) => elastic_command::policy(&args),
         PoolCommand::Events(pool_arg) => events(&pool_arg),
         PoolCommand::Pins(args) => pins_command::pins(&args),
         PoolCommand::Top(args) => pool_top::top(&args),
@@ -146,7 +148,14 @@ fn managers_line(managed: &Result<ClusterStatus, String>) -> Option<String> {
     let drained: Vec<String> = nodes_in(status, NodePhase::Draining).map(|node| node.to_string()).collect();
     let leaving = if drained.is_empty() { String::new() } else { format!("; leaving: node {}", drained.join(", ")) };
     let epoch = status.map_version();
-    (moves > 0 || !drained.is_empty()).then(|| format!("epoch {epoch}, partitions that move now: {moves}{leaving}"))
+    let changes = (moves > 0 || !drained.is_empty())
+        .then(|| format!("epoch {epoch}, partitions that move now: {moves}{leaving}"));
+    let elastic = status.elastic.as_ref().map(|elastic| {
+        let ElasticReport { policy, min, max, .. } = elastic;
+        format!("the pool grows and shrinks by itself: {policy}, {min} to {max} nodes")
+    });
+    let lines: Vec<String> = changes.into_iter().chain(elastic).collect();
+    (!lines.is_empty()).then(|| lines.join("; "))
 }
 
 fn nodes_in(status: &ClusterStatus, phase: NodePhase) -> impl Iterator<Item = u32> {
@@ -166,6 +175,9 @@ fn managers_as_json(managed: &Result<ClusterStatus, String>) -> Value {
     json!({
         "leader": status.leader.0, "members": status.members.iter().map(|node| node.0).collect::<Vec<_>>(),
         "epoch": status.map_version(), "moves": moves, "draining": draining, "pins": pins,
+        "elastic": status.elastic.as_ref().map(|elastic| {
+            json!({ "policy": elastic.policy, "min": elastic.min, "max": elastic.max })
+        }),
         "silent": status.silent.iter().map(|node| node.0).collect::<Vec<_>>(),
     })
 }

@@ -252,6 +252,7 @@ fn sentence(event: &RunEvent) -> Option<String> {
         | RunEvent::Progress(_) => None,
         RunEvent::Problem(text) => Some(format!("error: {text}")),
         RunEvent::Warning(text) => Some(format!("warning: {text}")),
+        RunEvent::Pool(text) => Some(format!("the pool {text}")),
         RunEvent::Ended { outcome, seconds, done, failed, .. } => {
             let fate = if *outcome == "interrupted" { "not finished" } else { "failed or never ran" };
             let failed = if *failed > 0 { format!(", {failed} {fate}") } else { String::new() };

@@ -1,11 +1,9 @@
 //! `tidemill pool grow` and `tidemill pool shrink`: nodes join and leave a pool that runs.
 
 use crate::args::{GrowArgs, ShrinkArgs};
-use crate::{
-    console, pins_command,
-    pool_command::{self, INCOMPLETE},
-    run_command,
-};
+use crate::elastic_command::named;
+use crate::pool_command::{self, INCOMPLETE};
+use crate::{console, pins_command, run_command};
 use base::Problem;
 use pool::{LaunchTarget, Memory, PoolFile, PoolSpec, ResizeProgress, Resized, ShrinkTarget};
 use std::time::{Duration, Instant};
@@ -93,11 +91,6 @@ fn say_silent(node: u32, is_new: bool) {
         ));
         console::say("  hint: `tidemill pool status` shows its host and its process");
     }
-}
-
-fn named(nodes: &[u32]) -> String {
-    let ids: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, ids.join(", "))
 }
 
 /// Prints how many partitions are left, once a second; and what a node waits for, when that

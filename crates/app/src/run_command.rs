@@ -3,7 +3,7 @@
 use crate::args::{RunArgs, StorageArg};
 use crate::console;
 use crate::data_directory::REPORTS;
-use crate::{export_filter, progress, recorded_run, resume_args, signals, source, swift_source};
+use crate::{elastic_command, export_filter, progress, recorded_run, resume_args, signals, source, swift_source};
 use base::Problem;
 use report::{RunOutcome, RunReport};
 use run::{EmergencyCleanup, RequestedOptions, RunSpec, StorageRequest};
@@ -135,6 +135,7 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow, resume: Option<PathBuf>)
         resume,
         reuse: args.reuse.as_deref().map(recorded_run::directory).transpose().map_err(|problem| vec![problem])?,
         cluster: args.cluster.spec().map_err(|problem| vec![problem])?,
+        elastic: elastic_command::of_run(&args.elastic).map_err(|problem| vec![problem])?,
         flow: loaded.flow.into(),
     })
 }

@@ -24,6 +24,9 @@ use std::{
 /// Age from which a plan is not used: loads change.
 const PLAN_AGE_MAX: Duration = Duration::from_secs(1);
 
+/// Time after which an entry that was asked for counts as lost.
+const PROPOSAL_WAIT: Duration = Duration::from_secs(5);
+
 /// Limits of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoordinatorSettings {
@@ -53,6 +56,8 @@ pub struct NodeReport {
     pub capacity: u64,
     /// Files, mounts and programs of its host that need the node, whatever it serves.
     pub pins: u32,
+    /// Requests that wait for space there.
+    pub waiting: u64,
 }
 
 /// Something that the leader hears.
@@ -101,6 +106,8 @@ pub struct Coordinator {
     reports: BTreeMap<NodeId, (NodeReport, Duration)>,
     /// The moves that sources were asked to begin, and when.
     started: BTreeMap<PartitionId, (PartitionMove, Duration)>,
+    /// Moves that are to begin, and when that was asked: the log has not got them yet.
+    proposed: BTreeMap<PartitionId, (PartitionMove, Duration)>,
     /// Partitions that are left alone until then.
     left_alone: BTreeMap<PartitionId, Duration>,
     plan: MovePlan,
@@ -161,8 +168,13 @@ impl Coordinator {
     /// Begins the next moves of the plan, as many as nodes may have at a time.
     fn begin_moves(&mut self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
         self.renew_plan(state, now);
+        let is_open = |step: &PartitionMove| {
+            let entry = state.map().entry(step.partition);
+            entry.is_some_and(|entry| entry.epoch == step.epoch) && state.moves().all(|known| known != *step)
+        };
+        self.proposed.retain(|_, (step, at)| now.saturating_sub(*at) < PROPOSAL_WAIT && is_open(step));
         let mut busy: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for PartitionMove { from, to, .. } in state.moves() {
+        for PartitionMove { from, to, .. } in state.moves().chain(self.proposed.values().map(|(step, _)| *step)) {
             *busy.entry(from).or_default() += 1;
             *busy.entry(to).or_default() += 1;
         }
@@ -171,7 +183,8 @@ impl Coordinator {
             let PartitionMove { partition, from, to, epoch } = step;
             let entry = state.map().entry(partition);
             let is_current = entry.is_some_and(|entry| (entry.server, entry.epoch) == (from, epoch));
-            if !is_current || state.moves().any(|known| known.partition == partition) {
+            let is_begun = self.proposed.contains_key(&partition);
+            if !is_current || is_begun || state.moves().any(|known| known.partition == partition) {
                 continue; // it has moved, or moves
             }
             let is_free = [from, to].iter().all(|node| {
@@ -184,6 +197,7 @@ impl Coordinator {
             for node in [from, to] {
                 *busy.entry(node).or_default() += 1;
             }
+            self.proposed.insert(partition, (step, now));
             commands.push(ClusterCommand::Propose(ClusterEntry::Begin(step)));
         }
         self.plan.steps = later;
@@ -415,6 +429,23 @@ mod tests {
         fn counts(&self) -> Vec<u32> {
             self.state.map().partition_counts().into_values().collect()
         }
+    }
+
+    #[test]
+    fn no_more_moves_begin_than_nodes_may_have_while_the_log_is_late() {
+        let mut world = World::new(2, 3);
+        world.join(99);
+        for node in 1..=3 {
+            let report = NodeReport { loads: Some(BTreeMap::new()), ..NodeReport::default() };
+            world.leader.on(ClusterEvent::Report { node: NodeId(node), report }, &world.state, world.now);
+        }
+        let is_begin = |command: &ClusterCommand| matches!(command, ClusterCommand::Propose(ClusterEntry::Begin(_)));
+        let most = world.leader.settings.moves_per_node;
+        let mut tick = || {
+            let commands = world.leader.on(ClusterEvent::Tick, &world.state, world.now);
+            commands.into_iter().filter(is_begin).count()
+        };
+        assert_eq!([tick(), tick(), tick()], [most, 0, 0]);
     }
 
     #[test]

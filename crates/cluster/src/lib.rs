@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   capacities --> shares: partitions of each node --> move plan: which partitions go where
-//!   usage, time --> elastic policy: add nodes, remove nodes, or stay, and why
+//!   usage, foresight, time --> elastic policy: add nodes, remove nodes, or stay, and why
 //! ```
 //!
 //! - `cluster_state`: nodes, map and moves, as the managers agree on them by a log
@@ -35,7 +35,7 @@ pub use cluster_state::{
     ClusterAnswer, ClusterEntry, ClusterNode, ClusterRefusal, ClusterState, InvalidClusterState, NodePhase,
 };
 pub use coordinator::{ClusterCommand, ClusterEvent, Coordinator, CoordinatorSettings, NodeReport};
-pub use elastic_policy::{ElasticPolicy, MemoryUse, NodeLimits, ScaleDecision, StayReason};
+pub use elastic_policy::{ElasticPolicy, ForeseenUse, MemoryUse, NodeLimits, ScaleDecision, ScaleReason, StayReason};
 pub use members::wanted_members;
 pub use move_plan::{PartitionLoad, PartitionMove, plan_moves};
 pub use scale_rule::{InvalidScaleRule, ScaleAmount, ScaleRule};

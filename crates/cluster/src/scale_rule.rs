@@ -54,7 +54,7 @@ pub type ScaleRules = (Option<ScaleRule>, Option<ScaleRule>);
 
 /// The error of a text that names no rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no policy: {why}; write for example cso, nso+csi, aso+asi or step(90, 16, 50, 8)")]
+#[error("`{text}` is no policy: {why}; write for example foresight, cso, nso+csi, aso+asi or step(90, 16, 50, 8)")]
 pub struct InvalidScaleRule {
     /// The text.
     pub text: String,
@@ -63,8 +63,7 @@ pub struct InvalidScaleRule {
 }
 
 /// Reads the rules from a text: `cso`, `nso` or `aso`, `csi` or `asi`, two of them joined by `+`,
-/// or
-/// `step(OUT_AT, OUT_BY, IN_AT, IN_BY)` with percentages and numbers of nodes.
+/// or `step(OUT_AT, OUT_BY, IN_AT, IN_BY)` with percentages and numbers of nodes.
 pub fn parse_rules(text: &str) -> Result<ScaleRules, InvalidScaleRule> {
     let invalid = |why| InvalidScaleRule { text: text.to_owned(), why };
     if let Some(numbers) = text.trim().strip_prefix("step(").and_then(|rest| rest.strip_suffix(')')) {

@@ -4,13 +4,13 @@
 use crate::{
     Manager,
     message::{
-        ClusterStatus, ManagerAnswer, ManagerRequest, MapVersion, PreparedPartition, ReportMessage, ReportedUsage,
-        request_with,
+        ClusterStatus, ElasticReport, ManagerAnswer, ManagerRequest, MapVersion, PreparedPartition, ReportMessage,
+        ReportedUsage, request_with,
     },
 };
 use cluster::{
     ClusterAnswer, ClusterCommand, ClusterEntry, ClusterEvent, ClusterRefusal, ClusterState, Coordinator, NodePhase,
-    PartitionMove, wanted_members,
+    NodeReport, PartitionMove, wanted_members,
 };
 use cluster_log::ProposeError;
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ use wire::Body;
 const TICK_INTERVAL: Duration = Duration::from_millis(250);
 /// Number of the last events that are not recorded again.
 const REPEATED_EVENTS: usize = 16;
+/// Time without a report of what lets the pool grow by itself after which it does not any more.
+const ELASTIC_SILENCE: Duration = Duration::from_secs(10);
 /// Events that are kept.
 const EVENTS: usize = 1000;
 
@@ -54,8 +56,18 @@ struct LeaderMemory {
     /// The last report of each node.
     usage: BTreeMap<NodeId, ReportedUsage>,
     events: VecDeque<(u64, String)>,
+    /// The last report of what lets the pool grow by itself, and its time.
+    elastic: Option<(ElasticReport, Duration)>,
     /// Nodes that are being ended.
     ending: BTreeSet<NodeId>,
+}
+
+impl LeaderMemory {
+    /// What lets the pool grow by itself at this time.
+    fn elastic(&self, now: Duration) -> Option<&ElasticReport> {
+        let (report, at) = self.elastic.as_ref()?;
+        (now.saturating_sub(*at) < ELASTIC_SILENCE).then_some(report)
+    }
 }
 
 impl Leader {
@@ -105,7 +117,8 @@ impl Manager {
             self.spawn(async move { manager.tell_to_end(node).await });
         }
         let now = self.leader.now();
-        let usage = ReportedUsage { used: report.used, capacity: report.capacity, pins: report.pins };
+        let NodeReport { used, capacity, pins, waiting, .. } = report;
+        let usage = ReportedUsage { used, capacity, pins, waiting };
         let commands = {
             let mut memory = self.leader.memory.lock();
             memory.usage.insert(node, usage);
@@ -114,8 +127,22 @@ impl Manager {
         self.execute(commands);
         self.commit_prepared(node, prepared, &state);
         let map = (known < MapVersion::of(state.map())).then(|| Box::new(state.map().clone()));
-        let wants_loads = self.leader.memory.lock().coordinator.wants_loads();
-        ManagerAnswer::Reported { map, wants_loads }
+        let memory = self.leader.memory.lock();
+        let wants_loads = memory.coordinator.wants_loads();
+        let growth_wait = memory.elastic(now).map_or(Duration::ZERO, |elastic| elastic.growth_wait);
+        ManagerAnswer::Reported { map, wants_loads, growth_wait }
+    }
+
+    /// Takes a report of what lets the pool grow and shrink by itself.
+    pub(crate) fn take_elastic(&self, mut report: Option<ElasticReport>) -> ManagerAnswer {
+        if let Err(answer) = self.led_state() {
+            return answer;
+        }
+        if let Some(event) = report.as_mut().and_then(|report| report.event.take()) {
+            self.leader.record(event);
+        }
+        self.leader.memory.lock().elastic = report.map(|report| (report, self.leader.now()));
+        ManagerAnswer::Done
     }
 
     /// Takes the news that partitions have arrived at a node.
@@ -172,6 +199,7 @@ impl Manager {
             members: self.log.members(),
             usage: memory.usage.clone(),
             silent: memory.coordinator.silent_nodes(&state, self.leader.now()),
+            elastic: memory.elastic(self.leader.now()).cloned(),
             events: memory.events.iter().cloned().collect(),
         }))
     }

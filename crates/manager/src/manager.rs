@@ -135,6 +135,7 @@ impl Manager {
                 ManagerRequest::Prepared(node, prepared) => manager.take_prepared(node, prepared),
                 ManagerRequest::Propose(entry) => manager.propose_for(entry).await,
                 ManagerRequest::MoveFailed(step, why) => manager.take_failure(step, &why),
+                ManagerRequest::Elastic(report) => manager.take_elastic(report),
                 ManagerRequest::Status => manager.status(),
                 ManagerRequest::Activity => ManagerAnswer::Activity(manager.activity()),
                 ManagerRequest::ListPins => manager.list_pins(false).await,
@@ -229,7 +230,8 @@ impl Manager {
             known: MapVersion::of(&self.node.known_map()),
         };
         match self.ask_leader(&ManagerRequest::Report(Box::new(message))).await {
-            Ok(ManagerAnswer::Reported { map, wants_loads }) => {
+            Ok(ManagerAnswer::Reported { map, wants_loads, growth_wait }) => {
+                self.node.set_growth_wait(growth_wait);
                 self.wants_loads.store(wants_loads, Relaxed);
                 if let Some(map) = map {
                     self.node.learn_map(&map);
@@ -249,6 +251,7 @@ impl Manager {
             used: usage.used,
             capacity: usage.capacity,
             pins,
+            waiting: usage.waiting,
         }
     }
 

@@ -5,7 +5,10 @@ use cluster::{ClusterAnswer, ClusterEntry, ClusterRefusal, ClusterState, NodePha
 use node::{ClientTraffic, MoveProgress, PinList};
 use placement::{Epoch, NodeId, PartitionEntry, PartitionId, PartitionMap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 use wire::{Answer, Body, Failure, Object, Refusal, Request, Session};
 
 /// A message to a manager.
@@ -25,6 +28,9 @@ pub enum ManagerRequest {
     Start(PartitionMove),
     /// An entry of the map that has just been agreed on. -> `Done`
     Learn(PartitionId, PartitionEntry),
+    /// What lets the pool grow and shrink by itself, each second, for the leader. With nothing it
+    /// does not any more. -> `Done`
+    Elastic(Option<ElasticReport>),
     /// Asks for the leader's knowledge. -> `Status`
     Status,
     /// Asks a node what it does now. -> `Activity`
@@ -34,6 +40,21 @@ pub enum ManagerRequest {
     /// Has a node that serves nothing any more end all that; it answers with what that was.
     /// -> `Pins`
     EndPins,
+}
+
+/// A report of the process that lets a pool grow and shrink by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElasticReport {
+    /// Its policy, as it is written.
+    pub policy: String,
+    /// The least nodes that the pool may have.
+    pub min: u32,
+    /// The most nodes that the pool may have.
+    pub max: u32,
+    /// The time for which requests wait for space while more nodes may come.
+    pub growth_wait: Duration,
+    /// A decision, or its failure, for the event log.
+    pub event: Option<String>,
 }
 
 /// A partition that has arrived, with the epoch of its entry at the source.
@@ -60,6 +81,9 @@ pub enum ManagerAnswer {
         map: Option<Box<PartitionMap>>,
         /// True if the loads of partitions are needed with the next report.
         wants_loads: bool,
+        /// The time for which requests wait for space while more nodes may come; zero if the pool
+        /// does not grow by itself.
+        growth_wait: Duration,
     },
     Proposed(Result<ClusterAnswer, ClusterRefusal>),
     Status(Box<ClusterStatus>),
@@ -95,6 +119,8 @@ pub struct ClusterStatus {
     pub usage: BTreeMap<NodeId, ReportedUsage>,
     /// The nodes that do not report any more: they keep what they have, and get nothing.
     pub silent: BTreeSet<NodeId>,
+    /// What lets the pool grow and shrink by itself, if something does.
+    pub elastic: Option<ElasticReport>,
     /// The last decisions of this leader, each with the time since 1970 in seconds.
     pub events: Vec<(u64, String)>,
 }
@@ -131,6 +157,8 @@ pub struct ReportedUsage {
     pub capacity: u64,
     /// Files, mounts and programs of its host that need it.
     pub pins: u32,
+    /// Requests that wait for space there.
+    pub waiting: u64,
 }
 
 /// The version of a map: of two maps of one pool the later one has the higher one.

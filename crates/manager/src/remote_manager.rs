@@ -1,6 +1,6 @@
 //! The managers of a pool, as a tool sees them.
 
-use crate::message::{self, ClusterStatus, ManagerAnswer, ManagerRequest, NodeActivity};
+use crate::message::{self, ClusterStatus, ElasticReport, ManagerAnswer, ManagerRequest, NodeActivity};
 use client::Connection;
 use cluster::{ClusterAnswer, ClusterEntry, ClusterRefusal};
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -71,6 +71,15 @@ impl RemoteManager {
             ManagerAnswer::Status(status) => Ok(*status),
             other => Err(ManagerError::NoLeader(format!("it has answered with {other:?}"))),
         }
+    }
+
+    /// Tells the leader what lets the pool grow and shrink by itself; `None` if it does not any
+    /// more.
+    ///
+    /// # Errors
+    /// If no leader answers.
+    pub async fn report_elastic(&self, report: Option<ElasticReport>) -> Result<(), ManagerError> {
+        self.ask(&ManagerRequest::Elastic(report)).await.map(drop)
     }
 
     /// Asks a node what its host has there; with `ends`, has it end that.

@@ -34,6 +34,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 use store::{Engine, PendingOperation, SharedMemory, StoreCompletion, StripeKey, StripeStore};
 use tokio::sync::Notify;
@@ -297,6 +298,12 @@ impl Node {
         let files = self.files.load(Relaxed);
         let (capacity, used, stripes, own_room) = (held.capacity, held.used, held.stripes, held.extent_free);
         SpaceUsage { capacity, used, files, stripes, waiting, waited, refused, extent_free: own_room }
+    }
+
+    /// Lets requests wait for space for so long, while the pool may grow by itself; zero if it does
+    /// not.
+    pub fn set_growth_wait(&self, wait: Duration) {
+        self.space.set_growth_wait(wait);
     }
 
     /// The most bytes that the node's memory ever held; see [`store::StripeStore::peak`].

@@ -19,6 +19,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 pub struct SpaceWaiters {
     freed: Notify,
     wait: Duration,
+    /// Milliseconds for which requests wait while the pool may grow, if that is longer.
+    growth_wait: AtomicU64,
     waiting: AtomicU64,
     waited: AtomicU64,
     refused: AtomicU64,
@@ -48,7 +50,22 @@ struct WaitingGuard<'a>(&'a SpaceWaiters);
 impl SpaceWaiters {
     pub fn new(wait: Duration) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { freed: Notify::new(), wait, waiting: zero(), waited: zero(), refused: zero() }
+        Self { freed: Notify::new(), wait, growth_wait: zero(), waiting: zero(), waited: zero(), refused: zero() }
+    }
+
+    /// Lets requests wait for so long from now on, also those that wait already; zero if the pool
+    /// does not grow by itself.
+    pub fn set_growth_wait(&self, wait: Duration) {
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        if self.growth_wait.swap(millis, Relaxed) != millis {
+            // Those who wait find out when their time is over.
+            self.freed.notify_waiters();
+        }
+    }
+
+    /// The time for which a request waits.
+    fn patience(&self) -> Duration {
+        self.wait.max(Duration::from_millis(self.growth_wait.load(Relaxed)))
     }
 
     /// Wakes all waiting requests after space was freed.
@@ -94,7 +111,7 @@ impl<'a> SpaceWait<'a> {
     /// Comes after an attempt that found no space: waits until it is time for the next one. Refuses
     /// when the time is over.
     pub async fn pause(&self, freed: Notified<'_>, full: EngineFull) -> Result<(), Refusal> {
-        let end = self.start + self.waiters.wait;
+        let end = self.start + self.waiters.patience();
         if self.guard.is_none() || now() >= end {
             return Err(self.waiters.refuse(full, now() - self.start));
         }

@@ -66,6 +66,9 @@ pub struct NodeSpec {
     pub memory: Memory,
     /// Task slots; `None` for the number of processors that the node may use.
     pub slots: Option<u32>,
+    /// The name that its starter has given it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Address at which it serves metrics; `None` for a node that records none.
     pub metrics: Option<SocketAddr>,
 }

@@ -66,6 +66,9 @@ pub struct NodeEntry {
     pub slots: u32,
     /// Log of the node, a file of its host.
     pub log: PathBuf,
+    /// The name that its starter has given it, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The node's own certificate (PEM), if it has joined later and traffic between hosts is
     /// encrypted; else the pool's counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,6 +233,7 @@ pub(crate) mod tests {
             memory: 1 << 30,
             slots: 2,
             log: "/run/log".into(),
+            name: None,
             certificate: None,
             metrics: None,
         };

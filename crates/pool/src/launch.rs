@@ -54,7 +54,9 @@ pub struct LinkedHost {
     /// Memory of its node.
     pub memory: Memory,
     /// Task slots of its node; 0 for a node that only stores.
-    pub slots: u32,
+    pub slots: Option<u32>,
+    /// The name of its node, if it has one.
+    pub name: Option<String>,
 }
 
 /// Standard input and output of a process that becomes a node and that the caller has started:
@@ -86,7 +88,13 @@ impl LaunchTarget {
     /// specification.
     pub(crate) fn resources(&self, index: usize) -> Option<(Memory, Option<u32>)> {
         let Self::Linked(hosts) = self else { return None };
-        hosts.get(index).map(|host| (host.memory, Some(host.slots)))
+        hosts.get(index).map(|host| (host.memory, host.slots))
+    }
+
+    /// Name of the node at an index, if it has one.
+    pub(crate) fn name(&self, index: usize) -> Option<String> {
+        let Self::Linked(hosts) = self else { return None };
+        hosts.get(index).and_then(|host| host.name.clone())
     }
 
     /// Address source of the node at an index, and the number of nodes that share its host.
@@ -300,7 +308,7 @@ impl Drop for Launched {
 }
 
 /// Waits for a child to exit, up to a limit.
-fn wait(child: &mut Child, most: Duration) -> Option<ExitStatus> {
+pub fn wait(child: &mut Child, most: Duration) -> Option<ExitStatus> {
     match child.try_wait() {
         Ok(None) => {
             let ended = ProcessHandle::from_pid(child.id())?.wait(most);
@@ -360,7 +368,7 @@ fn parse_command(text: &str, usual: &str) -> Result<Command, Problem> {
 }
 
 /// Quotes a word for a POSIX shell.
-fn shell_quote(word: &str) -> String {
+pub fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 

@@ -24,6 +24,11 @@
 //! - `resize`: growing and shrinking of a pool that runs
 //! - `pins`: what the hosts have at their nodes, because of which drained nodes live on
 //! - `observer`: what a pool does now, asked again and again
+//! - `elastic_driver`: growing and shrinking without being asked, by a policy
+//! - `provisioner`: what starts and ends machines for that: processes of this machine;
+//!   `command_provisioner`: commands
+//! - `owned_pool`: pools whose nodes end with this process
+//! - `join`: this machine joins a pool that runs
 //! - `connect`: connection of a client to the pool of a pool file
 //! - `connected_pool`: detection that a connected pool has ended
 //! - `embedded`: embedded pools: nodes in the memory of this process
@@ -38,18 +43,23 @@
 #![forbid(unsafe_code)]
 
 mod bootstrap;
+mod command_provisioner;
 mod connect;
 mod connected_pool;
+mod elastic_driver;
 mod embedded;
 mod file;
+mod join;
 mod launch;
 mod local_endpoint;
 mod metrics_server;
 mod node_process;
 mod observer;
+mod owned_pool;
 mod ownership;
 mod pins;
 mod process;
+mod provisioner;
 mod resize;
 mod start;
 mod start_lock;
@@ -64,22 +74,28 @@ mod connect_test;
 mod start_test;
 
 pub use bootstrap::Memory;
-pub use cluster::NodePhase;
+pub use cluster::{ElasticPolicy, ForeseenUse, InvalidScaleRule, NodeLimits, NodePhase};
+pub use command_provisioner::{CommandProvisioner, MachineCommands};
 pub use connect::{
     ConnectError, best_address, connect, connect_short_lived, connect_with_reactor, io_runtime, runtime,
 };
 pub use connected_pool::ConnectedPool;
+pub use elastic_driver::{ElasticDriver, ElasticEvent, ElasticSpec, Foresight};
 pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
+pub use join::{JoinSpec, JoinedNode, join};
 pub use launch::{BootstrapLink, LaunchTarget, LinkedHost};
 pub use local_endpoint::LocalEndpoint;
 pub use manager::{
-    ClientTraffic, ClusterStatus, MoveProgress, NodeActivity, NodePin, PinKind, PinList, PinProcess, ReportedUsage,
+    ClientTraffic, ClusterStatus, ElasticReport, MoveProgress, NodeActivity, NodePin, PinKind, PinList, PinProcess,
+    ReportedUsage,
 };
 pub use metrics_server::{MetricsListener, MetricsServer};
 pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, detach, run_node};
 pub use observer::{ObservedNode, ObservedPool, PoolObserver};
+pub use owned_pool::{OwnedPool, OwnedPoolSpec};
 pub use pins::{NodePins, query_pins};
+pub use provisioner::{LocalProvisioner, Provisioner};
 pub use resize::{ResizeProgress, Resized, ShrinkTarget, cluster_status, grow, shrink};
 pub use start::{PoolSpec, StartedPool, start, start_linked};
 pub use status::{NodeState, NodeStatus, query_status};

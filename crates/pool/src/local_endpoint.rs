@@ -52,6 +52,7 @@ impl LocalEndpoint {
             memory: settings.memory.0,
             slots: 0,
             log: PathBuf::new(),
+            name: None,
             certificate: None,
             metrics: None,
         };

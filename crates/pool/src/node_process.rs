@@ -195,6 +195,7 @@ impl BoundNode {
             memory: memory.0,
             slots: spec.slots.unwrap_or_else(processors),
             log: host_env.log.to_owned(),
+            name: spec.name.clone(),
             certificate: own_identity.map(|identity| identity.certificate().to_pem().to_owned()),
             metrics: metrics.as_ref().map(|listener| listener.address),
         };

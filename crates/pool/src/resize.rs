@@ -12,7 +12,7 @@ use crate::{
     NodeEntry, PoolFile,
     bootstrap::{BootstrapPlan, StarterMessage, VERSION},
     connect::{PoolSecret, parse_entry, runtime},
-    launch::{Launched, NodeCommandLine},
+    launch::{BootstrapLink, Launched, NodeCommandLine},
     pins::{DrainedPins, unknown_node},
     start::{PoolSpec, START_WAIT, collect_entries, node_specs, wait_until_ready},
     status::{NodeState, query_status},
@@ -33,8 +33,8 @@ use tokio::{select, signal, time::sleep};
 /// Interval at which progress is asked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait for a leader while a pool is changed, and before its status is shown.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
-const STATUS_PATIENCE: Duration = Duration::from_secs(2);
+pub const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
+pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);
 /// Time for a node of this machine to end after it has left.
 const END_WAIT: Duration = Duration::from_secs(10);
 /// Most memory of the nodes that stay, in percent, that the data may take when others leave.
@@ -85,17 +85,7 @@ pub struct Resized {
 pub fn grow(path: &Path, spec: &PoolSpec, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Resized, Problem> {
     let runtime = runtime()?;
     let pool = ResizedPool::open(path, CHANGE_PATIENCE)?;
-    let status = runtime.block_on(pool.status())?;
-    let present = present_nodes(&status).count();
-    let (wanted, max) = (spec.target.count() as usize, pool.file.max_nodes as usize);
-    let plural = if present == 1 { "" } else { "s" };
-    if present + wanted > max {
-        return Err(Problem::new(format!(
-            "the pool has {present} node{plural} and may have {max}: {wanted} more are too many"
-        ))
-        .hint("a pool is made for a number of nodes: `tidemill pool start --max-nodes M`"));
-    }
-    let nodes = pool.launch(&runtime, spec)?;
+    let nodes = pool.launch(&runtime, spec, Vec::new())?;
     let nodes: Vec<u32> = nodes.into_iter().map(|node| node.0).collect();
     let settled = runtime.block_on(async {
         select! {
@@ -168,12 +158,13 @@ pub fn cluster_status(path: &Path) -> Result<ClusterStatus, Problem> {
 /// A pool that is changed.
 pub struct ResizedPool<'a> {
     path: &'a Path,
-    file: PoolFile,
+    pub file: PoolFile,
     secret: PoolSecret,
-    managers: RemoteManager,
+    pub managers: RemoteManager,
 }
 
 impl<'a> ResizedPool<'a> {
+    /// Opens the pool of a pool file. Waits for so long for a leader.
     pub fn open(path: &'a Path, patience: Duration) -> Result<Self, Problem> {
         let file = PoolFile::read(path)?;
         let secret = file.secret(path)?;
@@ -186,12 +177,31 @@ impl<'a> ResizedPool<'a> {
         RemoteManager::new(connections(&self.secret, entries))
     }
 
+    /// Asks for the managers' knowledge.
     pub async fn status(&self) -> Result<ClusterStatus, Problem> {
         self.managers.status().await.map_err(|error| manager_problem(&error))
     }
 
-    /// Starts the nodes, and has them join.
-    fn launch(&self, runtime: &tokio::runtime::Runtime, spec: &PoolSpec) -> Result<Vec<NodeId>, Problem> {
+    /// Refuses more nodes than the pool may have.
+    fn check_count(&self, status: &ClusterStatus, wanted: usize) -> Result<(), Problem> {
+        let (present, max) = (present_nodes(status).count(), self.file.max_nodes as usize);
+        if present + wanted <= max {
+            return Ok(());
+        }
+        let plural = if present == 1 { "" } else { "s" };
+        Err(Problem::new(format!("the pool has {present} node{plural} and may have {max}: {wanted} more are too many"))
+            .hint("a pool is made for a number of nodes: `tidemill pool start --max-nodes M`"))
+    }
+
+    /// Starts nodes, or takes these processes that the caller has started, has them join, and
+    /// writes the pool file.
+    pub fn launch(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        spec: &PoolSpec,
+        links: Vec<BootstrapLink>,
+    ) -> Result<Vec<NodeId>, Problem> {
+        self.check_count(&runtime.block_on(self.status())?, spec.target.count() as usize)?;
         let (pool, token) = self.file.credentials();
         let plan = BootstrapPlan {
             version: VERSION.to_owned(),
@@ -205,7 +215,7 @@ impl<'a> ResizedPool<'a> {
             nodes: node_specs(spec)?,
         };
         let command_line = NodeCommandLine { program: spec.program.clone(), file: self.path.to_owned() };
-        let mut launched = Launched::spawn(&spec.target, &command_line, Vec::new())?;
+        let mut launched = Launched::spawn(&spec.target, &command_line, links)?;
         let until = Instant::now() + START_WAIT;
         launched.send(&plan);
         let entries = collect_entries(&mut launched, &plan, until).map_err(of_new_nodes)?;
@@ -270,7 +280,7 @@ impl<'a> ResizedPool<'a> {
 
     /// Has nodes leave, and waits for that.
     /// Returns what it has ended by force.
-    async fn drain(
+    pub async fn drain(
         &self,
         nodes: &BTreeSet<NodeId>,
         force: bool,
@@ -299,7 +309,7 @@ impl<'a> ResizedPool<'a> {
     }
 
     /// Replaces the pool file by one that names the nodes of now.
-    fn write_file(&self, runtime: &tokio::runtime::Runtime) -> Result<(), Problem> {
+    pub fn write_file(&self, runtime: &tokio::runtime::Runtime) -> Result<(), Problem> {
         let status = runtime.block_on(self.status())?;
         let mut file = self.file.clone();
         file.nodes = entries_in(&status)?;
@@ -321,7 +331,7 @@ pub fn connections(secret: &PoolSecret, nodes: &[NodeEntry]) -> Vec<(NodeId, Arc
     nodes.iter().filter_map(link).collect()
 }
 
-fn manager_problem(error: &ManagerError) -> Problem {
+pub fn manager_problem(error: &ManagerError) -> Problem {
     let problem = Problem::new(error.to_string());
     match error {
         ManagerError::Refused(_) => problem,
@@ -339,7 +349,7 @@ pub fn entries_in(status: &ClusterStatus) -> Result<Vec<NodeEntry>, Problem> {
 }
 
 /// The nodes that have not left.
-fn present_nodes(status: &ClusterStatus) -> impl Iterator<Item = NodeId> {
+pub fn present_nodes(status: &ClusterStatus) -> impl Iterator<Item = NodeId> {
     status.state.nodes().iter().filter(|(_, node)| node.phase != NodePhase::Left).map(|(id, _)| *id)
 }
 
@@ -350,6 +360,12 @@ fn progress_of(status: &ClusterStatus) -> ResizeProgress {
     let last_event = status.events.last().map(|(_, event)| event.clone());
     let left = planned.iter().filter(is_possible).count();
     ResizeProgress { left, moving: state.moves().count(), last_event, waiting: Vec::new() }
+}
+
+/// True if no partition moves, and none is to.
+pub fn is_settled(status: &ClusterStatus) -> bool {
+    let ResizeProgress { left, moving, .. } = progress_of(status);
+    left + moving == 0
 }
 
 fn choose(status: &ClusterStatus, target: ShrinkTarget) -> Result<BTreeSet<NodeId>, Problem> {

@@ -156,7 +156,8 @@ pub(crate) fn node_specs(pool_spec: &PoolSpec) -> Result<Vec<NodeSpec>, Problem>
         *next += u16::from(address_source != AddressSource::HostName);
         let id = u32::try_from(place + 1).expect("there are fewer nodes");
         let (memory, slots) = pool_spec.target.resources(place).unwrap_or((pool_spec.memory, pool_spec.slots));
-        Ok(NodeSpec { id, nodes_on_host, address_source, port, memory, slots, metrics })
+        let name = pool_spec.target.name(place);
+        Ok(NodeSpec { id, nodes_on_host, address_source, port, memory, slots, name, metrics })
     };
     (0..pool_spec.target.count() as usize).map(spec).collect()
 }

@@ -254,6 +254,7 @@ impl ClusterDriver<'_> {
             keep_failed: keep_failed(&self.spec),
             settled,
             grower: None,
+            elastic: None,
         };
         let (exports, cancel) = (ExportPlan::default(), self.cancel.clone());
         let mut event_loop = EventLoop::new(context, (scheduler, &mut executor), exports, recorder, on_event, cancel);

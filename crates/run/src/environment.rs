@@ -1,9 +1,10 @@
-//! Environment of a run: an embedded pool and the tasks' access to it, which is a mount, a local
+//! Environment of a run: a pool, which is embedded unless it grows by itself, and the tasks' access to it, which is a mount, a local
 //! endpoint for programs with the preload library, or a RAM disk.
 //!
 //! The fields are dropped in their order, which leaves nothing behind: first the mount and the
 //! endpoint, then the registration with its directories.
 
+use crate::elastic_run::{ElasticLink, ElasticRun};
 use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
 use crate::memory_limits;
 use crate::spec::{RunSpec, StorageRequest};
@@ -18,15 +19,15 @@ use pool::{LocalEndpoint, MetricsListener, MetricsServer};
 use report::AccessMode;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
 
 /// The pool of a run and the tasks' access to it.
 #[derive(Debug)]
 pub struct RunEnvironment {
-    /// The embedded pool.
+    /// The pool.
     pub pool: Vfs,
-    node: Arc<Node>,
     /// Serves the pool's metrics, if that was asked for.
     _metrics: Option<MetricsServer>,
     /// The mount; `None` with staging or the preload library.
@@ -35,6 +36,8 @@ pub struct RunEnvironment {
     endpoint: Option<LocalEndpoint>,
     /// Directory for staging's copies.
     ram_disk: Option<PathBuf>,
+    /// What holds the pool; it ends after the mount.
+    source: PoolSource,
     /// Control groups of tools that declare memory; `None` if they cannot be made, or no tool
     /// declares memory.
     pub memory_groups: Option<Arc<MemoryGroups>>,
@@ -62,16 +65,20 @@ impl RunEnvironment {
         emergency_cleanup.arm(Some(CleanupList::new(registration.rollback(), &spec.run_id)));
         // Make the groups first: after a crash the tools must end before their files are removed.
         let memory_groups = memory_limits::prepare(&spec.flow, &mut registration);
-        let node = pool::embedded_node(memory, spec.space_wait)?;
-        let metrics = listener.map(|listener| MetricsServer::start(listener, &node)).transpose()?;
-        let pool = Vfs::new(Client::embedded(node.clone()));
+        let (source, pool) = PoolSource::start(spec, memory, &mut registration)?;
+        let metrics = listener.zip(source.node()).map(|(listener, node)| MetricsServer::start(listener, node));
+        let metrics = metrics.transpose()?;
         let (storage, passthrough) = (spec.storage, spec.passthrough);
         let mut setup = StorageSetup { storage, passthrough, choice, tools, registration: &mut registration };
         // The kernel of the only mount sees all locks of tools.
-        let mount = setup.mount(&pool, MountOptions { pool_locks: false, ..MountOptions::default() })?;
-        let endpoint = setup.endpoint(&node)?;
+        let options = MountOptions { pool_locks: false, runtime: source.io_runtime(), ..MountOptions::default() };
+        let mount = setup.mount(&pool, options)?;
+        let endpoint = match source.node() {
+            Some(node) => setup.endpoint(node)?,
+            None => None,
+        };
         let ram_disk = setup.ram_disk()?;
-        Ok(Self { pool, node, _metrics: metrics, mount, endpoint, ram_disk, memory_groups, registration })
+        Ok(Self { pool, _metrics: metrics, mount, endpoint, ram_disk, source, memory_groups, registration })
     }
 
     /// The pool as tasks see it.
@@ -79,14 +86,26 @@ impl RunEnvironment {
     /// # Errors
     /// The directory for the preload library cannot be made.
     pub fn workspace(&self, choice: &StorageChoice, cancel: CancellationToken) -> Result<Workspace, Problem> {
-        let pool_file = self.endpoint.as_ref().map(|endpoint| endpoint.file().to_owned());
+        let pool_file = match (&self.endpoint, &self.source) {
+            (Some(endpoint), _) => Some(endpoint.file().to_owned()),
+            (None, PoolSource::Elastic(elastic, _)) => Some(elastic.file.clone()),
+            (None, PoolSource::Embedded(_)) => None,
+        };
         let roots = TaskRoots { is_mounted: self.mount.is_some(), pool_file, ram_disk: self.ram_disk.clone() };
         roots.workspace(&self.pool, &self.registration, choice, cancel)
     }
 
-    /// Peak of the bytes that the pool held.
-    pub fn peak(&self) -> u64 {
-        self.node.peak()
+    /// Peak of the bytes that the pool held, if it has recorded that itself.
+    pub fn peak(&self) -> Option<u64> {
+        self.source.node().map(|node| node.peak())
+    }
+
+    /// Takes the link to a pool that grows by itself.
+    pub fn take_elastic_link(&mut self) -> Option<ElasticLink> {
+        match &mut self.source {
+            PoolSource::Embedded(_) => None,
+            PoolSource::Elastic(_, link) => link.take(),
+        }
     }
 
     /// Unmounts, closes the endpoint and removes the run's directories. The error says why the
@@ -96,8 +115,48 @@ impl RunEnvironment {
         if let Some(endpoint) = self.endpoint {
             endpoint.close().await;
         }
+        drop(self.source);
         drop(self.registration);
         unmounted
+    }
+}
+
+/// What holds the pool of a run.
+#[derive(Debug)]
+enum PoolSource {
+    /// A node in this process.
+    Embedded(Arc<Node>),
+    /// Nodes that come and go.
+    Elastic(ElasticRun, Option<ElasticLink>),
+}
+
+impl PoolSource {
+    /// Starts the pool, and connects to it.
+    fn start(spec: &RunSpec, memory: ByteSize, registration: &mut PoolRegistration) -> Result<(Self, Vfs), Problem> {
+        let Some(elastic) = &spec.elastic else {
+            let node = pool::embedded_node(memory, spec.space_wait)?;
+            let pool = Vfs::new(Client::embedded(node.clone()));
+            return Ok((Self::Embedded(node), pool));
+        };
+        let (elastic, link) = ElasticRun::start(elastic, &door(registration)?, memory, spec.space_wait)?;
+        let pool = Vfs::new(elastic.client.clone());
+        Ok((Self::Elastic(elastic, Some(link)), pool))
+    }
+
+    /// The node in this process, if there is one.
+    fn node(&self) -> Option<&Arc<Node>> {
+        match self {
+            Self::Embedded(node) => Some(node),
+            Self::Elastic(..) => None,
+        }
+    }
+
+    /// The runtime on which requests wait for other processes.
+    fn io_runtime(&self) -> Option<Handle> {
+        match self {
+            Self::Embedded(_) => None,
+            Self::Elastic(elastic, _) => Some(elastic.io.clone()),
+        }
     }
 }
 

@@ -106,6 +106,8 @@ pub enum RunEvent {
     Problem(String),
     /// A warning for the user; not a failure.
     Warning(String),
+    /// The pool grows or shrinks by itself: what happens, and why.
+    Pool(String),
     /// The run ended.
     Ended {
         /// `done`, `failed` or `interrupted`.
@@ -172,6 +174,7 @@ impl RunEvent {
                 "running": at.running, "used": at.used.0, "capacity": at.capacity.0, "elapsed": at.elapsed, "left": at.left}),
             Self::Printed(text) => json!({"event": "printed", "text": text}),
             Self::Problem(text) => json!({"event": "problem", "text": text}),
+            Self::Pool(text) => json!({"event": "pool", "text": text}),
             Self::Warning(text) => json!({"event": "warning", "text": text}),
             Self::Ended { outcome, seconds, done, failed, report } => json!({"event": "ended", "outcome": outcome,
                 "seconds": seconds, "done": done, "failed": failed, "report": report}),

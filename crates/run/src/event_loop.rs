@@ -11,6 +11,7 @@
 //! One thread runs the loop; processes, copies and removals run in parallel to it.
 
 mod copies;
+mod elastic;
 mod exports;
 mod growth;
 mod losses;
@@ -23,6 +24,7 @@ pub use losses::LoopEnd;
 
 use crate::checked_workflow::CheckedWorkflow;
 use crate::data_places::DataPlaces;
+use crate::elastic_run::ElasticLink;
 use crate::eta::EtaEstimator;
 use crate::event::{Progress, RunEvent};
 use crate::executor::Executor;
@@ -78,6 +80,8 @@ pub struct LoopContext {
     pub settled: Settled,
     /// The source of more tasks; `None` if the workflow is whole.
     pub grower: Option<PlanGrower>,
+    /// The pool that grows and shrinks by itself; `None` if it does not.
+    pub elastic: Option<ElasticLink>,
 }
 
 /// An attempt that runs.
@@ -124,6 +128,8 @@ pub struct EventLoop<'a> {
     meter: Option<MachineMeter>,
     commands: Vec<SchedulerCommand>,
     stall: StallWatch,
+    /// The time of the last look ahead, for a pool that grows by itself.
+    foreseen: Option<Instant>,
     ended: bool,
     /// Why the pool is lost.
     lost: Option<String>,
@@ -170,6 +176,7 @@ impl<'a> EventLoop<'a> {
             meter,
             commands: Vec::new(),
             stall: StallWatch::default(),
+            foreseen: None,
             ended: false,
             lost: None,
         }
@@ -190,7 +197,7 @@ impl<'a> EventLoop<'a> {
             self.learn_hosts();
             let wants_tasks = self.wants_tasks();
             let executor = &mut *self.executor;
-            let LoopContext { flow, files, grower, .. } = &mut self.context;
+            let LoopContext { flow, files, grower, elastic, .. } = &mut self.context;
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled(), if !cancelled => {
@@ -203,6 +210,7 @@ impl<'a> EventLoop<'a> {
                 Some(ended) = self.exporting.join_next() => self.export_ended(joined(ended)),
                 Some(read) = self.reading.join_next() => self.read_ended(joined(read)),
                 () = removed(files.as_ref()) => self.report_pool_state(),
+                event = elastic::next_event(elastic) => self.on_elastic(&event),
                 step = std::future::poll_fn(|context| growth::poll_step(grower, flow, context)), if wants_tasks => {
                     self.on_step(step).await;
                 }
@@ -226,6 +234,8 @@ impl<'a> EventLoop<'a> {
         if let Some(files) = &self.context.files {
             let mut state = files.pool_state();
             state.used = state.used.saturating_sub(self.context.places.copies.bytes());
+            // Tasks start as if the pool had grown already: it grows because they do.
+            state.capacity = state.capacity.max(self.context.elastic.as_ref().map_or(0, |link| link.potential));
             self.send_event(SchedulerEvent::Pool(state));
         }
     }
@@ -499,6 +509,7 @@ impl<'a> EventLoop<'a> {
             self.warn(text);
         }
         self.report_pool_state();
+        self.foresee();
         let usage = self.context.files.as_ref().map(RunFiles::usage);
         if let Some(usage) = usage {
             self.recorder.sample(usage.used, usage.capacity);

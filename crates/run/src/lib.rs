@@ -40,6 +40,7 @@ mod checked_workflow;
 mod cluster;
 mod cluster_run;
 mod data_places;
+mod elastic_run;
 mod emergency_cleanup;
 mod environment;
 mod eta;
@@ -77,6 +78,7 @@ mod workspace;
 
 pub use checked_workflow::CheckedWorkflow;
 pub use cluster::run_agent;
+pub use elastic_run::ElasticRunSpec;
 pub use emergency_cleanup::EmergencyCleanup;
 pub use environment::{door, remove_stale_runs};
 pub use event::{Progress, RunEvent};

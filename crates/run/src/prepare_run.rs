@@ -66,9 +66,10 @@ pub fn prepare(spec: &RunSpec) -> Result<PreparedRun, Vec<Problem>> {
     let programs = preflight::programs(&spec.flow).map_err(|missing| problems.extend(missing)).ok();
     let tools = ToolSupport::inspect(&spec.flow, programs.as_ref().unwrap_or(&HashMap::new()));
     let choice = choose(spec.storage, &tools).map_err(|problem| problems.push(problem)).ok();
+    let nodes = spec.elastic.as_ref().map_or(1, |elastic| elastic.limits.max);
     let limits = MemoryBudget::read();
     let pool = pool_size(spec, &limits, choice.as_ref()).map_err(|problem| problems.push(problem)).ok();
-    let size = pool.as_ref().map_or(ByteSize(0), |pool| pool.size);
+    let size = pool.as_ref().map_or(ByteSize(0), |pool| ByteSize(pool.size.0.saturating_mul(u64::from(nodes))));
     let scheduler = scheduler(spec, &limits, size).map_err(|refused| problems.extend(refused)).ok();
     match (programs, scheduler, choice, pool) {
         (Some(programs), Some(scheduler), Some(choice), Some(pool)) if problems.is_empty() => PreparedRun {
@@ -134,7 +135,10 @@ fn lost_files(spec: &RunSpec) -> Vec<Problem> {
     overwrites(inputs.chain(script).chain(tools), reports.chain(outputs))
 }
 
+/// The size of the pool, or of each of its nodes if it grows by itself on this machine.
 fn pool_size(spec: &RunSpec, limits: &MemoryBudget, choice: Option<&StorageChoice>) -> Result<PoolSize, Problem> {
+    let here = spec.elastic.as_ref().filter(|elastic| elastic.machines.is_none());
+    let limits = limits.shared_by(here.map_or(1, |elastic| elastic.limits.max));
     match choice {
         Some(StorageChoice { mode: AccessMode::None, .. }) => Ok(PoolSize { size: ByteSize(0), lowered: None }),
         Some(choice) if choice.has_copies() => limits.beside_copies().pool(spec.memory),

@@ -52,6 +52,12 @@ impl RunFiles {
         self.set_placement(Path::new(""), Policy::Here).await
     }
 
+    /// Lets the run's bytes be at all nodes of a pool that grows, also while it has one node: what
+    /// a kernel reads and writes itself would stay there.
+    pub async fn set_spread_placement(&self) -> Result<(), WorkspaceError> {
+        self.set_placement(Path::new(""), Policy::Striped).await
+    }
+
     async fn set_placement(&self, directory: &Path, policy: Policy) -> Result<(), WorkspaceError> {
         let file = self.base.make_dir(directory).await?;
         let set = self.base.pool.set_xattr(file, PLACEMENT, policy.to_string().into(), XattrMode::Set, false);

@@ -1,6 +1,7 @@
 //! Specification of a run: everything that is decided before it starts.
 
 use crate::checked_workflow::CheckedWorkflow;
+use crate::elastic_run::ElasticRunSpec;
 use crate::plan_source::PlanSource;
 use base::ByteSize;
 use flow::DataId;
@@ -90,6 +91,9 @@ pub struct RunSpec {
     pub reuse: Option<PathBuf>,
     /// The cluster on which tasks run; `None`: this host.
     pub cluster: Option<ClusterSpec>,
+    /// How the pool grows and shrinks by itself; `None`: it does not. Then `memory` is that of a
+    /// node.
+    pub elastic: Option<ElasticRunSpec>,
 }
 
 /// A cluster that a run uses.

@@ -21,6 +21,7 @@ use crate::run_files::RunFiles;
 use crate::run_journal::{RunJournal, host_name};
 use crate::spec::RunSpec;
 use crate::tool_versions::ToolVersions;
+use crate::usage_refresh::keep_usage;
 use crate::workspace::Workspace;
 use crate::{export, layout};
 use base::{ByteSize, Problem};
@@ -55,7 +56,13 @@ pub async fn run(
     }
     let mut prepared = prepare(&spec)?;
     let has_pool = prepared.choice.mode != AccessMode::None;
-    let environment = if has_pool { Some(start_environment(&spec, &mut prepared, emergency_cleanup)?) } else { None };
+    let mut environment =
+        if has_pool { Some(start_environment(&spec, &mut prepared, emergency_cleanup)?) } else { None };
+    let elastic = environment.as_mut().and_then(RunEnvironment::take_elastic_link);
+    let refresh = match &environment {
+        Some(environment) if elastic.is_some() => Some(keep_usage(environment.pool.clone()).await.1),
+        _ => None,
+    };
     let standalone = if has_pool { None } else { StandaloneGroups::prepare(&spec, emergency_cleanup) };
     let workspace = environment.as_ref().map(|environment| environment.workspace(&prepared.choice, cancel.clone()));
     let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
@@ -89,12 +96,15 @@ pub async fn run(
         keep_failed: keep_failed(&spec),
         settled: prepared.taken.settled,
         grower,
+        elastic,
     };
     let driven = (prepared.scheduler, &mut executor as &mut dyn Executor);
     let event_loop = EventLoop::new(context, driven, exports(&spec), &mut recorder, on_event, cancel.clone());
     let LoopEnd { flow, files, .. } = event_loop.run().await;
     if let Some(environment) = &environment {
-        recorder.peak(environment.peak());
+        if let Some(peak) = environment.peak() {
+            recorder.peak(peak);
+        }
         recorder.find_least_peak(flow.workflow());
     }
     let mut hashes = hashes.await.unwrap_or_default();
@@ -104,6 +114,9 @@ pub async fn run(
     let left = exec::kill_by_env_var(&run_env_var(&spec.run_id));
     if left > 0 {
         recorder.run.warnings.push(format!("{left} processes that tools left behind were ended"));
+    }
+    if let Some(refresh) = refresh {
+        refresh.abort();
     }
     close((executor, files), environment, &mut recorder).await;
     drop(standalone);
@@ -252,7 +265,10 @@ async fn provide_files(
 ) -> Result<RunFiles, Vec<Problem>> {
     let inputs = (spec.data_dir.clone(), spec.stage_in);
     let mut files = RunFiles::new(environment.pool.clone(), spec.flow.clone(), inputs, cancel.clone());
-    let placed = files.set_local_placement().await;
+    let placed = match spec.elastic {
+        None => files.set_local_placement().await,
+        Some(_) => files.set_spread_placement().await,
+    };
     placed.map_err(|error| vec![Problem::new(format!("the run's files cannot be placed: {error}"))])?;
     let brought = files.provide_inputs().await;
     let unseen = |error| vec![Problem::new(format!("an input cannot be shown to tasks: {error}"))];

@@ -48,7 +48,8 @@
 //! - `policy`: which ready task starts next, and where: `policy/fifo`, `policy/algorithm1`,
 //!   `policy/locality`; `policy/blocks`: neighbours in the queue that run at one place;
 //!   `policy/queue`: what all share, with the rules against starvation
-//! - `space`: rules that keep a full pool moving; `space/safety`: a banker's check before a start
+//! - `space`: rules that keep a full pool moving; `space/safety`: a banker's check before a start;
+//!   `space/foresight`: the bytes that the next tasks will use
 //! - `least_peak`: an estimate of the least memory that a workflow needs
 //! - `median`: a running median
 //! - `explain`: why a task waits, where it runs, why it failed
@@ -78,7 +79,7 @@ pub use messages::{
 pub use policy::{PolicyKind, StartReason, UnknownPolicy};
 pub use resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
 pub use scheduler::{LOSSES_MAX, RestoredData, Scheduler, TaskCounts};
-pub use space::PoolState;
+pub use space::{ForeseenBytes, PoolState};
 
 #[cfg(test)]
 mod algorithm1_test;

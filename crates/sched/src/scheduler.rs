@@ -19,7 +19,7 @@ use crate::messages::{
 use crate::messages::{DataTarget, Location};
 use crate::policy::SchedulingPolicy;
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
-use crate::space::SpaceRules;
+use crate::space::{ForeseenBytes, SpaceRules, foresee};
 use crate::table::{DataState, RunningAttempt, TaskState, TaskTable};
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
@@ -261,6 +261,12 @@ impl Scheduler {
     /// The number of tasks that read a datum and have not ended.
     pub fn readers_left(&self, data: DataId) -> u32 {
         self.table.datum(data).map_or(0, |datum| datum.readers)
+    }
+
+    /// The bytes that the workflow will use from now on, in as many slots as there are. Some
+    /// milliseconds; without a pool nothing.
+    pub fn foresee(&self) -> ForeseenBytes {
+        foresee(&self.table, &self.space, self.workers.slots())
     }
 
     /// The number of tasks in each state.

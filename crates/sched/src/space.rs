@@ -22,7 +22,10 @@
 //! examines the first task of each tool: O(tools + log tasks), independent of the number of ready
 //! tasks.
 
+mod foresight;
 mod safety;
+
+pub use foresight::{ForeseenBytes, foresee};
 
 use crate::locations::ToolDurations;
 use crate::median::RunningMedian;

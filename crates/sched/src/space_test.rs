@@ -128,14 +128,18 @@ impl<'a> PoolSimulation<'a> {
         self.send(SchedulerEvent::Pool(PoolState { capacity, used, leaving, waiting }));
     }
 
-    /// Plays to the end; returns whether every task succeeded.
-    fn run(&mut self, random: &mut Random) -> bool {
+    fn begin(&mut self) {
         for task in &self.case.tasks {
             self.send(SchedulerEvent::Add(Box::new(task.clone())));
         }
         self.send(SchedulerEvent::Close);
         self.send_pool_state();
         self.send(SchedulerEvent::Begin);
+    }
+
+    /// Plays to the end; returns whether every task succeeded.
+    fn run(&mut self, random: &mut Random) -> bool {
+        self.begin();
         let bound = 1000 * self.case.tasks.len();
         for step in 0.. {
             assert!(step < bound, "it goes on for ever");
@@ -209,6 +213,36 @@ fn least(case: &RandomWorkflow) -> u64 {
 
 fn run_case(case: &RandomWorkflow, capacity: u64, mode: FullPoolMode, seed: u64) -> bool {
     PoolSimulation::new(case, capacity, mode).run(&mut Random::new(seed))
+}
+
+#[test]
+fn foresight_tells_the_most_that_a_workflow_uses_soon_and_ever_as_soon_as_each_tool_is_known() {
+    for slots in 1..5_u32 {
+        let (case, mut random) = (chains(40, &[50, 20], true, slots), Random::new(slots.into()));
+        let mut pool = PoolSimulation::new(&case, 100_000, FullPoolMode::Waits);
+        pool.begin();
+        let (mut foreseen, mut used, mut most) = (Vec::new(), Vec::new(), 0);
+        while !pool.ended {
+            pool.step(&mut random);
+            used.push(pool.used() - pool.leaving);
+            foreseen.push((pool.done, pool.scheduler.foresee()));
+            most = most.max(pool.used());
+        }
+        let known = foreseen.iter().position(|(done, _)| *done > 0).expect("tasks end");
+        for (at, (done, ForeseenBytes { soon, ever })) in foreseen.iter().enumerate().skip(known) {
+            let later = used[at..].iter().max().copied().unwrap_or(0);
+            // Tools that have not run yet are not counted as long as their inputs are foreseen too.
+            let unknown = u64::from(slots) * 50;
+            assert!(
+                ever + unknown >= later,
+                "{slots} slots: {ever} foreseen after {done} tasks, then {later} were used"
+            );
+            assert!(*ever <= most + unknown, "{slots} slots: {ever} of {most}");
+            assert!(soon <= ever);
+        }
+        let last = foreseen.last().expect("it ran").1;
+        assert!(last.ever <= 100, "{last:?}: nothing is left to run");
+    }
 }
 
 #[test]

@@ -103,12 +103,13 @@ impl Router {
     /// Says hello to a node, also to one that is not known yet.
     pub async fn introduce(&self, node: NodeId) -> Outcome<()> {
         let state = self.session_state();
-        if self.nodes.link(node).is_none() {
-            for link in self.nodes.links().into_iter().filter(|link| state.has_greeted(link)) {
-                if let Ok(map) = self.query_map(link).await {
-                    self.learn_map(&map);
-                    break;
-                }
+        for link in self.nodes.links().into_iter().filter(|link| state.has_greeted(link)) {
+            // The one that asked for this knows it; others may hear of it later.
+            if self.nodes.link(node).is_some() {
+                break;
+            }
+            if let Ok(map) = self.query_map(link).await {
+                self.learn_map(&map);
             }
         }
         match self.nodes.link(node) {

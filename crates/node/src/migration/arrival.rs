@@ -363,6 +363,9 @@ impl Node {
             yield_now().await;
         }
         self.arrivals.leftover.lock().remove(&partition);
+        if removed > 0 {
+            self.space.notify_freed();
+        }
         Ok(removed)
     }
 

@@ -378,10 +378,11 @@ async fn start_pool(
     let linked = |(index, _, processors): &SetUpAgent| LinkedHost {
         address: hosts[*index].host.clone(),
         memory,
-        slots: *processors,
+        slots: Some(*processors),
+        name: None,
     };
     let mut targets: Vec<LinkedHost> = agents.iter().map(linked).collect();
-    targets.push(LinkedHost { address, memory: Memory::Bytes(FIRST_NODE_BYTES), slots: 0 });
+    targets.push(LinkedHost { address, memory: Memory::Bytes(FIRST_NODE_BYTES), slots: Some(0), name: None });
     let pool_spec = PoolSpec {
         target: LaunchTarget::Linked(targets),
         memory,

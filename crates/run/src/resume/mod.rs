@@ -259,6 +259,7 @@ mod tests {
             resume: None,
             reuse: None,
             cluster: None,
+            elastic: None,
         }
     }
 

@@ -30,6 +30,7 @@ pub fn spec(flow: CheckedWorkflow, run_id: String, directory: &Path) -> RunSpec 
         space_wait: Duration::from_millis(200),
         metrics: None,
         cluster: None,
+        elastic: None,
         source: None,
         grace: Duration::from_millis(200),
         resume: None,

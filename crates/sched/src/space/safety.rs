@@ -101,7 +101,7 @@ struct ToolQueue<'a> {
 }
 
 /// The state of a simulation, as a difference from the table and the space rules.
-struct Simulation<'a> {
+pub struct Simulation<'a> {
     table: &'a TaskTable,
     space: &'a SpaceRules,
     used: u64,
@@ -121,7 +121,7 @@ struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     /// The state after all running tasks have ended.
-    fn new(table: &'a TaskTable, space: &'a SpaceRules) -> Self {
+    pub fn new(table: &'a TaskTable, space: &'a SpaceRules) -> Self {
         let ready = |stats: &'a ToolStats| ToolQueue {
             stats,
             sorted: stats.ready.iter().rev().peekable(),
@@ -168,16 +168,47 @@ impl<'a> Simulation<'a> {
         if let Some(writes) = stats.written.get() {
             return (stats.most_written, signed(entry.frees) - signed(writes));
         }
-        let guess = self.guesses.get(&task).copied().unwrap_or_else(|| {
-            let largest = self.table.inputs(task).map(|data| self.size(data)).max().unwrap_or(0);
-            self.guesses.insert(task, largest);
-            largest
-        });
+        let guess = self.guess(task);
         (claim_of_guess(guess), signed(entry.frees) - signed(guess))
     }
 
+    /// The bytes that are used.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// True if the simulation may go on.
+    pub fn has_edges_left(&self) -> bool {
+        self.edges_left > 0
+    }
+
+    /// Starts the task that became ready first, whatever is free. Returns it with the bytes that it
+    /// writes, which are used from now on.
+    pub fn start_oldest(&mut self) -> Option<(TaskId, u64)> {
+        let first = |simulation: &mut Self, tool| simulation.first_of(tool);
+        let ready: Vec<_> = (0..self.tools.len()).filter_map(|tool| first(self, tool)).collect();
+        let (task, entry) = ready.into_iter().min_by_key(|(_, entry)| entry.since)?;
+        let known = self.stats(entry).written.get();
+        let is_foreseen = |data| self.sizes.contains_key(&data);
+        let existing = self.table.inputs(task).filter(|data| !is_foreseen(*data));
+        // Guesses upon guesses are worth nothing.
+        let writes = known.or_else(|| existing.map(|data| self.space.size(data)).max()).unwrap_or(0);
+        self.remove_ready(task);
+        self.used += writes;
+        Some((task, writes))
+    }
+
+    /// The bytes that a task of a tool that has not run yet is expected to write.
+    fn guess(&mut self, task: TaskId) -> u64 {
+        self.guesses.get(&task).copied().unwrap_or_else(|| {
+            let largest = self.table.inputs(task).map(|data| self.size(data)).max().unwrap_or(0);
+            self.guesses.insert(task, largest);
+            largest
+        })
+    }
+
     /// Ends a task that has written `writes` bytes.
-    fn end(&mut self, task: TaskId, writes: u64) {
+    pub fn end(&mut self, task: TaskId, writes: u64) {
         let (table, outputs) = (self.table, self.table.outputs(task));
         let of_each = writes / (outputs.len().max(1) as u64);
         for data in outputs {

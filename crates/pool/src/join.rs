@@ -1,0 +1,162 @@
+//! Has this machine join a pool that runs: a node that lives as long as this process, or until it
+//! has left.
+
+use crate::{
+    PoolFile,
+    bootstrap::Memory,
+    connect::runtime,
+    launch::{LaunchTarget, LinkedHost},
+    owned_pool::{node_command, spawn_node},
+    resize::{CHANGE_PATIENCE, ResizedPool},
+    start::PoolSpec,
+    status::{NodeState, query_status},
+};
+use base::Problem;
+use placement::NodeId;
+use rustix::system::uname;
+use std::{
+    collections::BTreeSet,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    process::Child,
+    time::{Duration, Instant},
+};
+use tokio::sync::watch;
+use transport::Address;
+
+/// Interval of looks whether other nodes are there.
+const ORPHAN_LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval of looks whether the node has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The node with which a machine joins.
+#[derive(Clone, Debug)]
+pub struct JoinSpec {
+    /// Name or address at which the other nodes reach this machine; `None` for its host name, or
+    /// for loopback if all nodes are there.
+    pub address: Option<String>,
+    /// Memory of the node.
+    pub memory: Memory,
+    /// Task slots of the node; `None` for its number of processors.
+    pub slots: Option<u32>,
+    /// A name by which its starter knows it.
+    pub name: Option<String>,
+    /// Time that a request waits for space.
+    pub space_wait: Duration,
+    /// Time without any other node of the pool after which the node ends.
+    pub orphan_wait: Duration,
+    /// The program that becomes the node.
+    pub program: PathBuf,
+}
+
+/// A node that has joined, as a process of this one.
+#[derive(Debug)]
+pub struct JoinedNode {
+    path: PathBuf,
+    /// Its id.
+    pub id: u32,
+    child: Child,
+    orphan_wait: Duration,
+}
+
+/// Starts a node that joins the pool of the pool file at `path`. It ends with this process, or
+/// rather with the thread that calls this.
+///
+/// # Errors
+/// If the pool may not have another node, or the node cannot start: then nothing is left of it. If
+/// no manager answers.
+pub fn join(path: &Path, spec: &JoinSpec) -> Result<JoinedNode, Problem> {
+    let pool = ResizedPool::open(path, CHANGE_PATIENCE)?;
+    let (mut child, link) = spawn_node(&mut node_command(&spec.program, path, 1))?;
+    let orphan_wait = spec.orphan_wait;
+    let address = spec.address.clone().unwrap_or_else(|| own_address(&pool.file));
+    let host = LinkedHost { address, memory: spec.memory, slots: spec.slots, name: spec.name.clone() };
+    let spec = PoolSpec {
+        target: LaunchTarget::Linked(vec![host]),
+        memory: spec.memory,
+        slots: spec.slots,
+        port: None,
+        metrics: None,
+        max_nodes: Some(pool.file.max_nodes),
+        partitions: pool.file.partitions,
+        space_wait: spec.space_wait,
+        tls: true,
+        program: spec.program.clone(),
+    };
+    let joined = runtime().and_then(|runtime| pool.launch(&runtime, &spec, vec![link]));
+    let id = match joined.as_deref() {
+        Ok([id]) => id.0,
+        _ => {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(joined.err().unwrap_or_else(|| Problem::new("the node did not join")));
+        }
+    };
+    Ok(JoinedNode { path: path.to_owned(), id, child, orphan_wait })
+}
+
+impl JoinedNode {
+    /// Waits until the node has ended. When `leave` becomes true, its partitions move to others
+    /// first. True if it has left the pool.
+    ///
+    /// # Errors
+    /// If no manager answers when it is to leave: then it lives on.
+    pub fn wait(&mut self, mut leave: watch::Receiver<bool>) -> Result<bool, Problem> {
+        let runtime = runtime()?;
+        let (mut seen, mut looked) = (Instant::now(), Instant::now());
+        loop {
+            if let Some(status) = self.child.try_wait().map_err(|error| Problem::new(error.to_string()))? {
+                return Ok(status.success());
+            }
+            let is_to_leave = runtime.block_on(async {
+                tokio::select! {
+                    changed = leave.changed() => changed.is_ok(),
+                    () = tokio::time::sleep(LOOK_INTERVAL) => false,
+                }
+            });
+            if looked.elapsed() > ORPHAN_LOOK_INTERVAL {
+                looked = Instant::now();
+                if self.sees_others() {
+                    seen = looked;
+                } else if seen.elapsed() > self.orphan_wait {
+                    let _ = self.child.kill();
+                    let _ = self.child.wait();
+                    return Err(Problem::new(format!(
+                        "no other node of the pool of {} has answered for {} s: this one was ended",
+                        self.path.display(),
+                        self.orphan_wait.as_secs()
+                    )));
+                }
+            }
+            if is_to_leave && *leave.borrow() {
+                let pool = ResizedPool::open(&self.path, CHANGE_PATIENCE)?;
+                runtime.block_on(pool.drain(&BTreeSet::from([NodeId(self.id)]), false, &mut |_| ()))?;
+                pool.write_file(&runtime)?;
+            }
+        }
+    }
+}
+
+impl JoinedNode {
+    /// True if another node of the pool answers, or if that cannot be known.
+    fn sees_others(&self) -> bool {
+        let Ok(file) = PoolFile::read(&self.path) else { return false };
+        let Ok(present) = query_status(&self.path, &file) else { return false };
+        present.iter().any(|node| node.entry.id != self.id && matches!(node.state, NodeState::Up(_)))
+    }
+}
+
+/// Loopback if all nodes are there; else the name of this host.
+fn own_address(file: &PoolFile) -> String {
+    let is_loopback = |address: &Address| match address {
+        Address::Unix(_) => true,
+        Address::Tcp { host, .. } | Address::Tls { host, .. } => {
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback())
+        }
+    };
+    if file.nodes.iter().flat_map(|node| &node.addresses).all(is_loopback) {
+        "127.0.0.1".to_owned()
+    } else {
+        uname().nodename().to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,85 @@
+//! What starts and ends the machines of a pool that grows and shrinks by itself.
+
+use crate::{
+    connect::runtime,
+    resize::{CHANGE_PATIENCE, ResizedPool},
+    start::PoolSpec,
+};
+use base::Problem;
+use std::{fmt, path::PathBuf, time::Duration};
+
+/// Time in which processes of this machine have joined.
+pub const LOCAL_TIME_OUT: Duration = Duration::from_mins(1);
+
+/// Starts and ends the machines of a pool's nodes.
+pub trait Provisioner: fmt::Debug + Send + Sync {
+    /// Starts this number of nodes, and returns the ids of those that have joined the pool, at
+    /// least one. Those that have not joined within [`Self::time_out`] are ended. Blocks.
+    ///
+    /// # Errors
+    /// If none has joined; the problem says why.
+    fn start(&self, nodes: u32) -> Result<Vec<u32>, Problem>;
+
+    /// Ends what is left of the machines of these nodes, which have left the pool. Blocks for a
+    /// short while.
+    fn release(&self, nodes: &[u32]);
+
+    /// The nodes that it has started, and that it therefore may have leave, the last one first.
+    fn started(&self) -> Vec<u32>;
+
+    /// Longest time from a decision to a node that has joined.
+    fn time_out(&self) -> Duration;
+
+    /// Has a start that goes on for long end soon.
+    fn cancel(&self) {}
+}
+
+/// Starts nodes as processes of this machine.
+#[derive(Debug)]
+pub struct LocalProvisioner {
+    path: PathBuf,
+    spec: LocalNodeSpec,
+    started: parking_lot::Mutex<Vec<u32>>,
+}
+
+/// Makes the specification of this number of nodes.
+type SpecOf = Box<dyn Fn(u32) -> PoolSpec + Send + Sync>;
+
+struct LocalNodeSpec(SpecOf);
+
+impl fmt::Debug for LocalNodeSpec {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("LocalNodeSpec")
+    }
+}
+
+impl LocalProvisioner {
+    /// For the pool of the pool file at `path`. `spec` says for a number of nodes how they are
+    /// started.
+    pub fn new(path: PathBuf, spec: impl Fn(u32) -> PoolSpec + Send + Sync + 'static) -> Self {
+        Self { path, spec: LocalNodeSpec(Box::new(spec)), started: parking_lot::Mutex::default() }
+    }
+}
+
+impl Provisioner for LocalProvisioner {
+    fn start(&self, nodes: u32) -> Result<Vec<u32>, Problem> {
+        let pool = ResizedPool::open(&self.path, CHANGE_PATIENCE)?;
+        let joined = pool.launch(&runtime()?, &(self.spec.0)(nodes), Vec::new())?;
+        let joined: Vec<u32> = joined.into_iter().map(|node| node.0).collect();
+        self.started.lock().extend(&joined);
+        Ok(joined)
+    }
+
+    fn release(&self, nodes: &[u32]) {
+        // A node that has left ends by itself.
+        self.started.lock().retain(|node| !nodes.contains(node));
+    }
+
+    fn started(&self) -> Vec<u32> {
+        self.started.lock().iter().rev().copied().collect()
+    }
+
+    fn time_out(&self) -> Duration {
+        LOCAL_TIME_OUT
+    }
+}
