@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from test_pool import Home, home  # noqa: F401 - `home` is a fixture
 from waiting import wait_for
 from workbench import Workbench
 
+ROOT = Path(__file__).resolve().parents[1]
 SECONDS_MAX = 90
 
 
@@ -161,28 +163,30 @@ def test_a_machine_that_is_told_to_end_leaves_with_its_data_moved(home: Home) ->
     assert home.is_clean()
 
 
-GROWING = """
-app (file o) make(int i) { "sh" "-c" "head -c 12000000 /dev/urandom > $0" o i }
-app (file o) sum(file all[]) { "sh" "-c" "cat $@ | wc -c" "x" all @stdout=o }
-app (file o) small(file i, int n) { "sh" "-c" "sleep 1; cat $0" i n @stdout=o }
-file parts[];
-foreach i in [1:20] { parts[i] = make(i); }
-file s<"sum.txt"> = sum(parts);
-foreach i in [1:24] { file t<"t/"+i+".txt"> = small(s, i); }
-"""
-
-
 def test_a_workflow_that_outgrows_a_node_ends_on_a_pool_that_grew_and_shrank(bench: Workbench) -> None:
+    text, marker = (ROOT / "examples/elastic/workflow.swift").read_text(), bench.root / "marker"
+    assert "sleep 1;" in text
     bench.workflow = bench.root / "flow.swift"
     bench.tools.write_text('version = 1\n[tools.unused]\ncommand = ["true"]\n')
-    bench.script(GROWING)
-    done = bench.run("--elastic", "1:5", "--memory", "96MiB", "--slots", "2")
-    assert done.code == 0, done.err
-    assert (bench.out / "sum.txt").read_text().split() == ["240000000"]
-    capacities = [sample[2] for sample in done.report["pool"]["samples"]]
-    assert max(capacities) >= 3 * capacities[0], "it grew"
-    assert capacities[-1] < max(capacities), "it shrank"
-    assert "cut short" not in done.err, "no write was refused"
+    # The last tasks go on when the pool has shrunk.
+    bench.script(text.replace("sleep 1;", f"while ! test -e {marker}; do sleep 0.1; done;"))
+    with bench.start("--json", "--elastic", "1:4", "--memory", "128MiB", "--slots", "2") as process:
+        told: list[str] = []
+        while not any("has given up" in line for line in told):
+            event = bench.next_event(process)
+            assert event["event"] != "ended", told
+            if event["event"] == "pool" or "cut short" in event.get("text", ""):
+                told.append(event["text"])
+        marker.touch()
+        assert bench.wait_for_event(process, "ended")["outcome"] == "done"
+    assert (bench.out / "bytes.txt").read_text().split() == ["240000000"]
+    assert len(list((bench.out / "refined").iterdir())) == 20
+    assert "will be used" in told[0], "it grew before it was full"
+    assert not any("cut short" in line for line in told), "no write was refused"
+    report = json.loads((bench.report / "run.json").read_text())
+    capacities = [sample[2] for sample in report["pool"]["samples"]]
+    assert max(capacities) >= 2 * capacities[0]
+    assert capacities[-1] < max(capacities)
     assert bench.leftovers() == []
 
 

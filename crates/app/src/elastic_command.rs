@@ -1,6 +1,6 @@
 //! `tidemill pool join` and `tidemill pool policy`: pools that grow and shrink without being asked.
 
-use crate::args::{ElasticArgs, JoinArgs, MachineArgs, PolicyArgs};
+use crate::pool_args::{ElasticArgs, JoinArgs, MachineArgs, PolicyArgs};
 use crate::{console, pool_command, run_command, signals};
 use base::Problem;
 use pool::{

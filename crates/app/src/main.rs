@@ -48,6 +48,7 @@ mod mount_command;
 mod node_log;
 mod output;
 mod pins_command;
+mod pool_args;
 mod pool_command;
 mod pool_top;
 mod pool_view;

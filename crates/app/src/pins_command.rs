@@ -1,7 +1,7 @@
 //! `tidemill pool pins`: what the hosts of a pool have at their nodes. Also words for that where
 //! nodes leave.
 
-use crate::args::PinsArgs;
+use crate::pool_args::PinsArgs;
 use crate::pool_command::{self, INCOMPLETE};
 use crate::{console, output};
 use base::{ByteSize, Problem, printable};

@@ -1,6 +1,7 @@
 //! `tidemill pool` and `tidemill node`: pools of several nodes.
 
-use crate::args::{NodeArgs, PoolArg, PoolCommand, StartArgs, StatusArgs};
+use crate::args::PoolArg;
+use crate::pool_args::{NodeArgs, PoolCommand, StartArgs, StatusArgs};
 use crate::{console, elastic_command, node_log, output, pins_command, pool_top, resize_command, run_command, signals};
 use base::{ByteSize, Problem, printable};
 use mount::{MountError, RuntimeDir};

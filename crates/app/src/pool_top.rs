@@ -4,8 +4,8 @@
 //! with the command, however it ends: a signal ends it in order, a second one restores the terminal
 //! at once. Only SIGKILL leaves it as it is; then `reset` helps.
 
-use crate::args::PoolTopArgs;
 use crate::output::{self, PrintError};
+use crate::pool_args::PoolTopArgs;
 use crate::pool_command;
 use crate::pool_view;
 use crate::signals;

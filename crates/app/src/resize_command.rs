@@ -1,7 +1,7 @@
 //! `tidemill pool grow` and `tidemill pool shrink`: nodes join and leave a pool that runs.
 
-use crate::args::{GrowArgs, ShrinkArgs};
 use crate::elastic_command::named;
+use crate::pool_args::{GrowArgs, ShrinkArgs};
 use crate::pool_command::{self, INCOMPLETE};
 use crate::{console, pins_command, run_command};
 use base::Problem;

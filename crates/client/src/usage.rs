@@ -123,6 +123,12 @@ impl Client {
         self.inner.usages.update(polled)
     }
 
+    /// Learns of nodes that have joined the pool, so that their usage counts. A client that uses
+    /// their partitions learns of them by itself.
+    pub async fn learn_nodes(&self) {
+        self.router().refresh_map().await;
+    }
+
     /// How full each node is, by ascending ids. All are asked at once. A node that does not answer
     /// is `Unavailable` after this client's tries.
     pub async fn usages(&self) -> Vec<(NodeId, Outcome<SpaceUsage>)> {

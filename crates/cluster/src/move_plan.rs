@@ -76,19 +76,19 @@ pub fn plan_moves(
 }
 
 /// A partition, and what it holds.
-type Held = (PartitionId, PartitionLoad);
+type LoadedPartition = (PartitionId, PartitionLoad);
 
 /// Chooses this number of partitions: those that nothing keeps first. If not all that are kept
 /// equally are needed, every n-th of them goes in the order of their bytes. Returns those that go,
 /// and the others.
-fn choose(mut partitions: Vec<Held>, goes: usize) -> (Vec<Held>, Vec<Held>) {
-    let kept_by = |(_, load): &Held| (load.pins, load.placed_bytes);
+fn choose(mut partitions: Vec<LoadedPartition>, goes: usize) -> (Vec<LoadedPartition>, Vec<LoadedPartition>) {
+    let kept_by = |(_, load): &LoadedPartition| (load.pins, load.placed_bytes);
     partitions.sort_by_key(|held| (kept_by(held), Reverse(held.1.bytes), Reverse(held.0)));
     let (mut gone, mut stays) = (Vec::new(), Vec::new());
     for class in partitions.chunk_by(|a, b| kept_by(a) == kept_by(b)) {
         let (of, count) = (class.len(), class.len().min(goes - gone.len()));
         for (at, held) in class.iter().enumerate() {
-            // The number of those that go grows by one at each n-th, from the middle of the first n.
+            // One more goes at each n-th, from the middle of the first n on.
             let up_to = |at: usize| (2 * at * count + of) / (2 * of);
             if up_to(at + 1) > up_to(at) { gone.push(*held) } else { stays.push(*held) }
         }

@@ -246,7 +246,9 @@ impl Provisioner for CommandProvisioner {
         }
         let why = self.wait_for(&mut machines);
         let (joined, missing): (Vec<_>, Vec<_>) = machines.into_iter().partition(|machine| machine.node.is_some());
-        missing.into_iter().for_each(|machine| self.end(machine));
+        for machine in missing {
+            self.end(machine);
+        }
         let ids: Vec<u32> = joined.iter().filter_map(|machine| machine.node).collect();
         self.machines.lock().extend(joined);
         if ids.is_empty() {
@@ -261,7 +263,9 @@ impl Provisioner for CommandProvisioner {
     fn release(&self, nodes: &[u32]) {
         let is_released = |machine: &mut StartedMachine| machine.node.is_some_and(|node| nodes.contains(&node));
         let released: Vec<StartedMachine> = self.machines.lock().extract_if(.., is_released).collect();
-        released.into_iter().for_each(|machine| self.end(machine));
+        for machine in released {
+            self.end(machine);
+        }
     }
 
     fn started(&self) -> Vec<u32> {

@@ -170,14 +170,13 @@ impl ElasticDriver {
     ) -> Result<bool, Problem> {
         let status = runtime.block_on(pool.status())?;
         let has_changed = match &mut self.change {
-            PoolChange::None => false,
             PoolChange::Growing(start) if start.is_finished() => {
                 let PoolChange::Growing(start) = std::mem::replace(&mut self.change, PoolChange::None) else {
                     unreachable!("it was just that")
                 };
                 self.take_started(runtime.block_on(start), on_event)
             }
-            PoolChange::Growing(_) => false,
+            PoolChange::None | PoolChange::Growing(_) => false,
             PoolChange::Shrinking(nodes) => {
                 let nodes = nodes.clone();
                 self.look_at_leaving(runtime, pool, &status, &nodes, on_event)?
@@ -303,7 +302,7 @@ impl ElasticDriver {
             return Ok(true);
         }
         if matches!(self.decision(status), ScaleDecision::Add { .. }) {
-            self.keep(runtime, pool, nodes);
+            Self::keep(runtime, pool, nodes);
             self.news = Some("the nodes that were to leave stay: the pool fills again".to_owned());
             self.change = PoolChange::None;
             on_event(ElasticEvent::Stays(ids(nodes)));
@@ -312,7 +311,7 @@ impl ElasticDriver {
     }
 
     /// Lets nodes that are drained stay.
-    fn keep(&self, runtime: &Runtime, pool: &ResizedPool, nodes: &BTreeSet<NodeId>) {
+    fn keep(runtime: &Runtime, pool: &ResizedPool, nodes: &BTreeSet<NodeId>) {
         for node in nodes {
             // One that has left meanwhile cannot stay.
             drop(runtime.block_on(pool.managers.propose(ClusterEntry::Admit(*node))));
@@ -330,7 +329,7 @@ impl ElasticDriver {
             PoolChange::None => {}
             PoolChange::Growing(start) => drop(self.take_started(runtime.block_on(start), on_event)),
             PoolChange::Shrinking(nodes) => {
-                self.keep(runtime, pool, &nodes);
+                Self::keep(runtime, pool, &nodes);
                 pool.write_file(runtime)?;
             }
         }

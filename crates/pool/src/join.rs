@@ -84,14 +84,12 @@ pub fn join(path: &Path, spec: &JoinSpec) -> Result<JoinedNode, Problem> {
         program: spec.program.clone(),
     };
     let joined = runtime().and_then(|runtime| pool.launch(&runtime, &spec, vec![link]));
-    let id = match joined.as_deref() {
-        Ok([id]) => id.0,
-        _ => {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(joined.err().unwrap_or_else(|| Problem::new("the node did not join")));
-        }
+    let Ok([NodeId(id)]) = joined.as_deref() else {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(joined.err().unwrap_or_else(|| Problem::new("the node did not join")));
     };
+    let id = *id;
     Ok(JoinedNode { path: path.to_owned(), id, child, orphan_wait })
 }
 

@@ -118,7 +118,9 @@ impl Provisioner for OwnedPool {
 
     fn release(&self, nodes: &[u32]) {
         let released: Vec<OwnedNode> = self.nodes.lock().extract_if(.., |node| nodes.contains(&node.id)).collect();
-        released.into_iter().for_each(|mut node| end(&mut node.child));
+        for mut node in released {
+            end(&mut node.child);
+        }
     }
 
     fn started(&self) -> Vec<u32> {
@@ -139,7 +141,9 @@ impl Drop for OwnedPool {
                 process.terminate();
             }
         }
-        nodes.iter_mut().for_each(|node| end(&mut node.child));
+        for node in nodes {
+            end(&mut node.child);
+        }
     }
 }
 

@@ -166,7 +166,7 @@ impl ClusterDriver<'_> {
         before: &mut BeforePool,
     ) -> Result<RunPool, Vec<Problem>> {
         let Self { spec, cluster, cancel, .. } = self;
-        let (usages, refresh) = keep_usage(formed.pool.clone()).await;
+        let (usages, refresh) = keep_usage(formed.pool.clone(), false).await;
         let nodes: Vec<NodeId> = formed.hosts.iter().filter_map(|host| host.node.map(NodeId)).collect();
         let (head, pool) = (head(spec, &formed), formed.pool.clone());
         let threads = || formed.hosts.iter().map(|host| host.host.threads);

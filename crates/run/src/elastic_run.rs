@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 /// Number of partitions: enough for equal shares of some dozen nodes, and few enough to move soon.
 const PARTITIONS: u32 = 1024;
@@ -59,6 +60,14 @@ pub struct ElasticLink {
     pub foreseen: Arc<Mutex<Option<ForeseenUse>>>,
     /// The memory that the pool may have, bytes.
     pub potential: u64,
+    /// Keeps the usage of its nodes known, as long as this lives.
+    pub refresh: Option<AbortHandle>,
+}
+
+impl Drop for ElasticLink {
+    fn drop(&mut self) {
+        self.refresh.iter().for_each(AbortHandle::abort);
+    }
 }
 
 impl ElasticRun {
@@ -108,7 +117,8 @@ impl ElasticRun {
         };
         let driver = thread::Builder::new().name("elastic".into()).spawn(driver);
         let driver = driver.map_err(|error| Problem::new(format!("no thread for the elastic pool: {error}")))?;
-        let link = ElasticLink { events, foreseen, potential: memory.0.saturating_mul(u64::from(limits.max)) };
+        let link =
+            ElasticLink { events, foreseen, potential: memory.0.saturating_mul(u64::from(limits.max)), refresh: None };
         Ok((Self { file, client, io, stop, driver: Some(driver), provisioner, owned }, link))
     }
 }

@@ -1,5 +1,5 @@
-//! Environment of a run: a pool, which is embedded unless it grows by itself, and the tasks' access to it, which is a mount, a local
-//! endpoint for programs with the preload library, or a RAM disk.
+//! Environment of a run: a pool, which is embedded unless it grows by itself, and the tasks' access
+//! to it, which is a mount, a local endpoint for programs with the preload library, or a RAM disk.
 //!
 //! The fields are dropped in their order, which leaves nothing behind: first the mount and the
 //! endpoint, then the registration with its directories.
@@ -9,6 +9,7 @@ use crate::emergency_cleanup::{CleanupList, EmergencyCleanup};
 use crate::memory_limits;
 use crate::spec::{RunSpec, StorageRequest};
 use crate::storage_choice::{StorageChoice, ToolSupport};
+use crate::usage_refresh::keep_usage;
 use crate::workspace::{PoolStorage, PreloadSetup, StagedStorage, StorageModes, Workspace};
 use base::{ByteSize, Problem};
 use client::Client;
@@ -100,12 +101,12 @@ impl RunEnvironment {
         self.source.node().map(|node| node.peak())
     }
 
-    /// Takes the link to a pool that grows by itself.
-    pub fn take_elastic_link(&mut self) -> Option<ElasticLink> {
-        match &mut self.source {
-            PoolSource::Embedded(_) => None,
-            PoolSource::Elastic(_, link) => link.take(),
-        }
+    /// Takes the link to a pool that grows by itself, and keeps its usage known from now on.
+    pub async fn take_elastic_link(&mut self) -> Option<ElasticLink> {
+        let PoolSource::Elastic(_, link) = &mut self.source else { return None };
+        let mut link = link.take()?;
+        link.refresh = Some(keep_usage(self.pool.clone(), true).await.1);
+        Some(link)
     }
 
     /// Unmounts, closes the endpoint and removes the run's directories. The error says why the

@@ -4,6 +4,7 @@ use crate::attempt::HostContext;
 use crate::checked_workflow::CheckedWorkflow;
 use crate::cluster_run::run_on_cluster;
 use crate::data_places::DataPlaces;
+use crate::elastic_run::ElasticLink;
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::environment::{RUN_VARIABLE, RunEnvironment, run_env_var};
 use crate::event::RunEvent;
@@ -21,7 +22,6 @@ use crate::run_files::RunFiles;
 use crate::run_journal::{RunJournal, host_name};
 use crate::spec::RunSpec;
 use crate::tool_versions::ToolVersions;
-use crate::usage_refresh::keep_usage;
 use crate::workspace::Workspace;
 use crate::{export, layout};
 use base::{ByteSize, Problem};
@@ -58,11 +58,7 @@ pub async fn run(
     let has_pool = prepared.choice.mode != AccessMode::None;
     let mut environment =
         if has_pool { Some(start_environment(&spec, &mut prepared, emergency_cleanup)?) } else { None };
-    let elastic = environment.as_mut().and_then(RunEnvironment::take_elastic_link);
-    let refresh = match &environment {
-        Some(environment) if elastic.is_some() => Some(keep_usage(environment.pool.clone()).await.1),
-        _ => None,
-    };
+    let elastic = elastic_link(&mut environment).await;
     let standalone = if has_pool { None } else { StandaloneGroups::prepare(&spec, emergency_cleanup) };
     let workspace = environment.as_ref().map(|environment| environment.workspace(&prepared.choice, cancel.clone()));
     let workspace = workspace.transpose().map_err(|problem| vec![problem])?;
@@ -80,12 +76,7 @@ pub async fn run(
     let groups = environment.as_ref().map_or(standalone.as_ref().map(|standalone| &standalone.groups), |environment| {
         environment.memory_groups.as_ref()
     });
-    let copies_max = spec.copies.unwrap_or_else(|| MemoryBudget::read().copies()).0;
-    let mut host = host_context(&spec, workspace);
-    let limits =
-        |groups: &Arc<MemoryGroups>| MemoryLimits::new(groups.clone(), &prepared.choice, prepared.memory.0, copies_max);
-    host.memory = groups.map(limits);
-    let runner = HostRunner::new(host, copies_max);
+    let runner = host_runner(&spec, &prepared, workspace, groups);
     let mut executor = LocalExecutor { runner, environment: Arc::new(task_environment(&spec.run_id)) };
     let context = LoopContext {
         flow: spec.flow.clone(),
@@ -115,15 +106,16 @@ pub async fn run(
     if left > 0 {
         recorder.run.warnings.push(format!("{left} processes that tools left behind were ended"));
     }
-    if let Some(refresh) = refresh {
-        refresh.abort();
-    }
     close((executor, files), environment, &mut recorder).await;
     drop(standalone);
     emergency_cleanup.arm(None);
     recorder.seal(cancel.is_cancelled());
     on_event(&ended_event(&recorder.run));
     Ok(recorder.run)
+}
+
+async fn elastic_link(environment: &mut Option<RunEnvironment>) -> Option<ElasticLink> {
+    environment.as_mut()?.take_elastic_link().await
 }
 
 /// Tells the user that the run starts, with the warnings so far, and what it takes over.
@@ -275,6 +267,19 @@ async fn provide_files(
     brought.map_err(unseen)?;
     files.bind_exported(prepared.taken.settled.files()).await.map_err(unseen)?;
     Ok(files)
+}
+
+fn host_runner(
+    spec: &RunSpec,
+    prepared: &PreparedRun,
+    workspace: Option<Workspace>,
+    groups: Option<&Arc<MemoryGroups>>,
+) -> HostRunner {
+    let copies_max = spec.copies.unwrap_or_else(|| MemoryBudget::read().copies()).0;
+    let limits =
+        |groups: &Arc<MemoryGroups>| MemoryLimits::new(groups.clone(), &prepared.choice, prepared.memory.0, copies_max);
+    let host = HostContext { memory: groups.map(limits), ..host_context(spec, workspace) };
+    HostRunner::new(host, copies_max)
 }
 
 fn host_context(spec: &RunSpec, workspace: Option<Workspace>) -> HostContext {

@@ -12,6 +12,9 @@ use wire::SpaceUsage;
 /// Interval between two questions to all nodes.
 const INTERVAL: Duration = Duration::from_millis(250);
 
+/// Number of those after which a pool that grows is asked for its nodes.
+const LOOKS_FOR_A_MAP: u32 = 4;
+
 /// The last known usage of each node. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct NodeUsages(Arc<Mutex<HashMap<NodeId, SpaceUsage>>>);
@@ -28,15 +31,21 @@ impl NodeUsages {
     }
 }
 
-/// Asks all nodes once, then goes on in a task of the current runtime.
-pub async fn keep_usage(pool: Vfs) -> (NodeUsages, AbortHandle) {
+/// Asks all nodes once, then goes on in a task of the current runtime. If the pool `grows`, nodes
+/// are added as they join.
+pub async fn keep_usage(pool: Vfs, grows: bool) -> (NodeUsages, AbortHandle) {
     let usages = NodeUsages::default();
     ask(&pool, &usages).await;
     let shared = usages.clone();
     let refresh = tokio::spawn(async move {
         loop {
-            tokio::time::sleep(INTERVAL).await;
-            ask(&pool, &shared).await;
+            for _ in 0..LOOKS_FOR_A_MAP {
+                tokio::time::sleep(INTERVAL).await;
+                ask(&pool, &shared).await;
+            }
+            if grows {
+                pool.client().learn_nodes().await;
+            }
         }
     });
     (usages, refresh.abort_handle())

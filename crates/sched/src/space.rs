@@ -25,8 +25,6 @@
 mod foresight;
 mod safety;
 
-pub use foresight::{ForeseenBytes, foresee};
-
 use crate::locations::ToolDurations;
 use crate::median::RunningMedian;
 use crate::messages::AttemptId;
@@ -35,6 +33,7 @@ use crate::table::TaskTable;
 use crate::task_map::TaskMap;
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
+pub use foresight::{ForeseenBytes, foresee};
 use std::collections::{BTreeSet, HashMap};
 
 /// The state of the pool, in bytes.

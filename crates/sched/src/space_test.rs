@@ -156,6 +156,8 @@ impl<'a> PoolSimulation<'a> {
     fn step(&mut self, random: &mut Random) {
         self.leaving -= if self.leaving > 0 { random.below(self.leaving) + 1 } else { 0 };
         self.send_pool_state();
+        let ForeseenBytes { soon, ever } = self.scheduler.foresee();
+        assert!(soon <= ever);
         let at = random.below(self.running.len());
         let Some((task, written)) = self.running.iter().nth(at).map(|(task, written)| (*task, *written)) else {
             return;
@@ -242,6 +244,19 @@ fn foresight_tells_the_most_that_a_workflow_uses_soon_and_ever_as_soon_as_each_t
         }
         let last = foreseen.last().expect("it ran").1;
         assert!(last.ever <= 100, "{last:?}: nothing is left to run");
+    }
+}
+
+#[test]
+fn foresight_follows_a_datum_that_many_tasks_read() {
+    for slots in 1..5_u32 {
+        let mut case = chains(1, &[50], false, slots);
+        for id in 1..21 {
+            let (inputs, outputs) = (vec![DataId(0)], vec![DataId(id)]);
+            case.bytes.push(10);
+            case.tasks.push(TaskSpec { tool: ToolId(1), inputs, outputs, ..TaskSpec::new(TaskId(id)) });
+        }
+        assert!(run_case(&case, 100_000, FullPoolMode::Waits, slots.into()));
     }
 }
 

@@ -100,6 +100,17 @@ impl Router {
         Ok(())
     }
 
+    /// Learns of nodes that have joined and partitions that have moved, without a request for one
+    /// of them. Does nothing if no node answers.
+    pub async fn refresh_map(&self) {
+        let state = self.session_state();
+        for link in self.nodes.links().into_iter().filter(|link| state.has_greeted(link)) {
+            if let Ok(map) = self.query_map(link).await {
+                return self.learn_map(&map);
+            }
+        }
+    }
+
     /// Says hello to a node, also to one that is not known yet.
     pub async fn introduce(&self, node: NodeId) -> Outcome<()> {
         let state = self.session_state();

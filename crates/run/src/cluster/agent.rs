@@ -323,7 +323,7 @@ impl Drop for NodeChild {
 
 async fn connect(pool_file: &Path) -> Result<(Vfs, NodeUsages), Problem> {
     let pool = Vfs::new(pool::connect(pool_file, RetryPolicy::default()).await?);
-    let (usages, _) = keep_usage(pool.clone()).await;
+    let (usages, _) = keep_usage(pool.clone(), false).await;
     Ok((pool, usages))
 }
 

@@ -5,7 +5,7 @@
 //! A task writes as much as tasks of its tool have written (the median), or, while none has ended,
 //! as much as its largest input has, if that exists already.
 
-use super::{SpaceRules, safety::Simulation};
+use super::{SpaceRules, safety::SpaceSimulation};
 use crate::table::TaskTable;
 
 /// Rounds of tasks that are about to run.
@@ -26,7 +26,7 @@ pub struct ForeseenBytes {
 pub fn foresee(table: &TaskTable, space: &SpaceRules, slots: u32) -> ForeseenBytes {
     let staying = space.pool.used.saturating_sub(space.pool.leaving) + space.yet_to_write();
     let mut foreseen = ForeseenBytes { soon: staying, ever: staying };
-    let (mut simulation, mut tasks, mut round) = (Simulation::new(table, space), 0, 0);
+    let (mut simulation, mut tasks, mut round) = (SpaceSimulation::new(table, space), 0, 0);
     while tasks < TASKS_MAX && simulation.has_edges_left() {
         let mut started = Vec::new();
         let mut free = slots.max(1);
@@ -45,7 +45,9 @@ pub fn foresee(table: &TaskTable, space: &SpaceRules, slots: u32) -> ForeseenByt
         if round <= ROUNDS_SOON {
             foreseen.soon = foreseen.ever;
         }
-        started.into_iter().for_each(|(task, writes)| simulation.end(task, writes));
+        for (task, writes) in started {
+            simulation.end(task, writes);
+        }
     }
     foreseen
 }

@@ -43,7 +43,7 @@ const CHANCES: usize = 1 << 16;
 /// beyond the bounds of the simulation.
 pub fn can_finish_after(task: TaskId, table: &TaskTable, space: &SpaceRules) -> bool {
     let Some(entry) = space.ready.get(task) else { return true };
-    let mut simulation = Simulation::new(table, space);
+    let mut simulation = SpaceSimulation::new(table, space);
     let before = simulation.used;
     simulation.remove_ready(task);
     simulation.run(task, *entry);
@@ -68,7 +68,7 @@ pub fn find_order(table: &TaskTable, space: &SpaceRules) -> Option<TaskId> {
         if tasks_left == 0 {
             break;
         }
-        let (mut simulation, mut first) = (Simulation::new(table, space), None);
+        let (mut simulation, mut first) = (SpaceSimulation::new(table, space), None);
         for _ in 0..TASKS_MAX {
             tasks_left = tasks_left.saturating_sub(1);
             match simulation.next_step(Some(&mut random)) {
@@ -101,7 +101,7 @@ struct ToolQueue<'a> {
 }
 
 /// The state of a simulation, as a difference from the table and the space rules.
-pub struct Simulation<'a> {
+pub struct SpaceSimulation<'a> {
     table: &'a TaskTable,
     space: &'a SpaceRules,
     used: u64,
@@ -119,7 +119,7 @@ pub struct Simulation<'a> {
     edges_left: u32,
 }
 
-impl<'a> Simulation<'a> {
+impl<'a> SpaceSimulation<'a> {
     /// The state after all running tasks have ended.
     pub fn new(table: &'a TaskTable, space: &'a SpaceRules) -> Self {
         let ready = |stats: &'a ToolStats| ToolQueue {
