@@ -25,7 +25,7 @@
 mod foresight;
 mod safety;
 
-pub use foresight::{ForeseenBytes, foresee};
+pub use foresight::{ForeseenBytes, expected_bytes, foresee};
 
 use crate::locations::ToolDurations;
 use crate::median::RunningMedian;
