@@ -241,11 +241,12 @@ class HostAdaptive(distributed.Adaptive):
         except Exception as error:  # noqa: BLE001 (whatever a kind of cluster raises)
             self.on_failure(str(error) or repr(error))
 
-    async def scale_up(self, n: int) -> None:
+    async def scale_up(self, n: Value) -> None:
         """Starts workers, and waits for that. `Cluster.scale` would not tell that it failed."""
-        while len(self.cluster.worker_spec) < n:
-            self.cluster.worker_spec.update(self.cluster.new_worker_spec())
-        await correct_state(self.cluster)
+        made: Value = self.cluster
+        while len(made.worker_spec) < n:
+            made.worker_spec.update(made.new_worker_spec())
+        await correct_state(made)
 
     def follow(self, workers: int, release: list[str]) -> None:
         """Takes what the run wants now."""

@@ -6,7 +6,7 @@ use crate::cluster_args::ClusterArgs;
 use crate::data_directory::OUT;
 use base::ByteSize;
 use clap::builder::{ArgPredicate, OsStringValueParser, TypedValueParser};
-use clap::{Arg, Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use placement::{Policy, StripeSize};
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -133,27 +133,62 @@ pub enum PoolCommand {
     Policy(Box<PolicyArgs>),
     /// Show what the managers of a pool have decided lately
     Events(PoolArg),
+    /// Show what the hosts of a pool have at their nodes: mounts, open files, locks, bound files
+    Pins(PinsArgs),
+    /// Show what a pool does, again every second: nodes, moves, throughput
+    Top(PoolTopArgs),
+}
+
+/// `tidemill pool pins`.
+#[derive(Debug, Args)]
+pub struct PinsArgs {
+    /// The pool to show.
+    #[command(flatten)]
+    pub pool_arg: PoolArg,
+    /// Show only this node
+    #[arg(long, value_name = "NODE")]
+    pub node: Option<u32>,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `tidemill pool top`.
+#[derive(Debug, Args)]
+pub struct PoolTopArgs {
+    /// The pool to show.
+    #[command(flatten)]
+    pub pool_arg: PoolArg,
+    /// Print it once instead of every second
+    #[arg(long)]
+    pub once: bool,
+    /// Print JSON, an object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `tidemill pool grow`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("new nodes").required(true).args(["nodes", "hosts"])))]
 pub struct GrowArgs {
     /// The pool to grow.
     #[command(flatten)]
     pub pool_arg: PoolArg,
     /// Number of nodes to add on this machine
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), required_unless_present = "hosts", conflicts_with = "hosts")]
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub nodes: Option<u32>,
     /// One node on each of these hosts, over SSH; separated by commas
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// The most memory that a new node takes [default: half of the free memory of its host, shared
-    /// by the new nodes there]
+    /// The most memory of a new node [default: half of its host's free memory, shared by new nodes]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory: Option<ByteSize>,
     /// How many one-processor tasks a new node runs at once [default: the processors it may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub slots: Option<u32>,
+    /// Serve metrics of the new nodes over HTTP, as `pool start` does
+    #[arg(long, value_name = "IP:PORT")]
+    pub metrics: Option<SocketAddr>,
     /// The command that runs another command on a host
     #[arg(long, value_name = "COMMAND", default_value = "ssh")]
     pub ssh: String,
@@ -256,17 +291,22 @@ pub struct MachineArgs {
 
 /// `tidemill pool shrink`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("leaving nodes").required(true).args(["nodes", "node"])))]
 pub struct ShrinkArgs {
     /// The pool to shrink.
     #[command(flatten)]
     pub pool_arg: PoolArg,
     /// Number of nodes to remove: those that joined last
-    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), required_unless_present = "node", conflicts_with = "node")]
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub nodes: Option<u32>,
     /// The node to remove, by its number
     #[arg(long, value_name = "NODE")]
     pub node: Option<u32>,
-    /// Print nothing but errors
+    /// Do not wait for what the hosts of these nodes have there: end it. Files whose bytes are only
+    /// there are lost; see `tidemill pool pins`
+    #[arg(long)]
+    pub force: bool,
+    /// Print nothing but errors and warnings
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -284,8 +324,7 @@ pub struct StartArgs {
     /// One node on each of these hosts, over SSH; separated by commas
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// The most memory that a node takes [default: half of the free memory of its host, shared by
-    /// the nodes there]
+    /// The most memory of a node [default: half of its host's free memory, shared by its nodes]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub memory: Option<ByteSize>,
     /// How many one-processor tasks a node runs at once; 0 for nodes that only store [default: the

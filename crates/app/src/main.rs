@@ -8,6 +8,8 @@
 //! - `run_command`, `flow_command`, `commands`: `run`, `flow`, `flow show --commands`
 //! - `mount_command`, `pool_command`, `key_command`: `mount` and `umount`, `pool` and `node`, files
 //!   of a pool
+//! - `resize_command`, `pins_command`: `pool grow` and `pool shrink`, `pool pins`
+//! - `pool_top`, `pool_view`: `pool top`
 //! - `exec_command`, `bench_command`: `exec`, `bench`
 //! - `explain_command`, `task_account`: `explain`; `top_command`, `top_view`: `top`; both read
 //!   `recorded_run`, a run as its journal tells it
@@ -45,7 +47,10 @@ mod log;
 mod mount_command;
 mod node_log;
 mod output;
+mod pins_command;
 mod pool_command;
+mod pool_top;
+mod pool_view;
 mod progress;
 mod recorded_run;
 mod resize_command;

@@ -1,7 +1,7 @@
 //! `tidemill pool` and `tidemill node`: pools of several nodes.
 
 use crate::args::{NodeArgs, PoolArg, PoolCommand, StartArgs, StatusArgs};
-use crate::{console, elastic_command, node_log, output, resize_command, run_command, signals};
+use crate::{console, elastic_command, node_log, output, pins_command, pool_top, resize_command, run_command, signals};
 use base::{ByteSize, Problem, printable};
 use mount::{MountError, RuntimeDir};
 use pool::{
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Exit code if a node could not be ended, or some nodes do not answer.
-const INCOMPLETE: u8 = 1;
+pub const INCOMPLETE: u8 = 1;
 
 /// Starts, ends or shows a pool.
 pub fn pool(command: PoolCommand) -> Result<u8, Vec<Problem>> {
@@ -29,6 +29,8 @@ pub fn pool(command: PoolCommand) -> Result<u8, Vec<Problem>> {
         PoolCommand::Join(args) => elastic_command::join(&args),
         PoolCommand::Policy(args) => elastic_command::policy(&args),
         PoolCommand::Events(pool_arg) => events(&pool_arg),
+        PoolCommand::Pins(args) => pins_command::pins(&args),
+        PoolCommand::Top(args) => pool_top::top(&args),
     };
     done.map_err(|problem| vec![problem])
 }
@@ -145,7 +147,9 @@ fn managers_line(managed: &Result<ClusterStatus, String>) -> Option<String> {
     let moves = status.state.moves().count();
     let drained: Vec<String> = nodes_in(status, NodePhase::Draining).map(|node| node.to_string()).collect();
     let leaving = if drained.is_empty() { String::new() } else { format!("; leaving: node {}", drained.join(", ")) };
-    let changes = (moves > 0 || !drained.is_empty()).then(|| format!("partitions that move now: {moves}{leaving}"));
+    let epoch = status.map_version();
+    let changes = (moves > 0 || !drained.is_empty())
+        .then(|| format!("epoch {epoch}, partitions that move now: {moves}{leaving}"));
     let elastic = status.elastic.as_ref().map(|elastic| {
         let ElasticReport { policy, min, max, .. } = elastic;
         format!("the pool grows and shrinks by itself: {policy}, {min} to {max} nodes")
@@ -170,7 +174,7 @@ fn managers_as_json(managed: &Result<ClusterStatus, String>) -> Value {
         status.usage.iter().map(|(node, usage)| (node.to_string(), usage.pins.into())).collect();
     json!({
         "leader": status.leader.0, "members": status.members.iter().map(|node| node.0).collect::<Vec<_>>(),
-        "moves": moves, "draining": draining, "pins": pins,
+        "epoch": status.map_version(), "moves": moves, "draining": draining, "pins": pins,
         "elastic": status.elastic.as_ref().map(|elastic| {
             json!({ "policy": elastic.policy, "min": elastic.min, "max": elastic.max })
         }),
@@ -194,7 +198,10 @@ fn as_line(node: &NodeStatus) -> String {
     match &node.state {
         NodeState::Up(up) => {
             let (used, memory, files) = (ByteSize(up.usage.used), ByteSize(*memory), up.usage.files);
-            format!("node {id} at {host}, {address}: {used} of {memory} used, {files} files, {slots} slots")
+            let share = up.partitions;
+            format!(
+                "node {id} at {host}, {address}: {used} of {memory} used, {files} files, {share} partitions, {slots} slots"
+            )
         }
         NodeState::Down(why) => format!("node {id} at {host}, {address}: does not answer: {why}"),
     }

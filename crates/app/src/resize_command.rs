@@ -2,7 +2,8 @@
 
 use crate::args::{GrowArgs, ShrinkArgs};
 use crate::elastic_command::named;
-use crate::{console, pool_command, run_command};
+use crate::pool_command::{self, INCOMPLETE};
+use crate::{console, pins_command, run_command};
 use base::Problem;
 use pool::{LaunchTarget, Memory, PoolFile, PoolSpec, ResizeProgress, Resized, ShrinkTarget};
 use std::time::{Duration, Instant};
@@ -27,23 +28,29 @@ pub fn grow(args: &GrowArgs) -> Result<u8, Problem> {
         memory: Memory::typed(args.memory),
         slots: args.slots,
         port: None,
-        metrics: None,
+        metrics: args.metrics,
         max_nodes: Some(file.max_nodes),
         partitions: file.partitions,
         space_wait: run_command::space_wait()?,
         tls: true,
         program,
     };
-    let Resized { nodes, cancelled } = pool::grow(&path, &spec, &mut shown_progress(args.quiet))?;
+    let Resized { nodes, cancelled, silent, .. } = pool::grow(&path, &spec, &mut shown_progress(args.quiet))?;
     let names = named(&nodes);
     if cancelled {
         console::say(&format!("interrupted: {names} left the pool again"));
         return Ok(INTERRUPTED);
     }
-    if !args.quiet {
-        console::say(&format!("{names} joined the pool, and each node has its share"));
+    for node in &silent {
+        say_silent(*node, nodes.contains(node));
     }
-    Ok(0)
+    let all_answer = !nodes.iter().any(|node| silent.contains(node));
+    let answering: Vec<u32> = nodes.into_iter().filter(|node| !silent.contains(node)).collect();
+    if !args.quiet && !answering.is_empty() {
+        let all = if silent.is_empty() { "each node" } else { "each node that answers" };
+        console::say(&format!("{} joined the pool, and {all} has its share", named(&answering)));
+    }
+    Ok(if all_answer { 0 } else { INCOMPLETE })
 }
 
 /// Removes nodes from a pool.
@@ -53,8 +60,12 @@ pub fn shrink(args: &ShrinkArgs) -> Result<u8, Problem> {
         (Some(node), _) => ShrinkTarget::Node(node),
         (None, count) => ShrinkTarget::Count(count.unwrap_or(1)),
     };
-    let Resized { nodes, cancelled } = pool::shrink(&path, target, &mut shown_progress(args.quiet))?;
+    let Resized { nodes, cancelled, ended, .. } =
+        pool::shrink(&path, target, args.force, &mut shown_progress(args.quiet))?;
     let names = named(&nodes);
+    for (node, ended) in &ended {
+        pins_command::say_ended(*node, ended);
+    }
     if cancelled {
         console::say(&format!("interrupted: of {names}, those stay that have not left, and get their share back"));
         return Ok(INTERRUPTED);
@@ -65,10 +76,40 @@ pub fn shrink(args: &ShrinkArgs) -> Result<u8, Problem> {
     Ok(0)
 }
 
-/// Prints how many partitions are left, once a second.
+/// Reports a node that does not answer, which may be one that has just joined.
+fn say_silent(node: u32, is_new: bool) {
+    if is_new {
+        console::say(&format!(
+            "error: node {node} has joined and does not answer: what it was to hold stays at the others"
+        ));
+        console::say(&format!(
+            "  hint: if its process has ended, `tidemill pool shrink --node {node} --force` takes it out"
+        ));
+    } else {
+        console::warn(&format!(
+            "node {node} does not answer: what it holds stays there, and is unavailable until it does"
+        ));
+        console::say("  hint: `tidemill pool status` shows its host and its process");
+    }
+}
+
+/// Prints how many partitions are left, once a second; and what a node waits for, when that
+/// changes.
 fn shown_progress(quiet: bool) -> impl FnMut(ResizeProgress) {
     let (mut next, mut before) = (Instant::now() + SHOW_INTERVAL, 0);
-    move |ResizeProgress { left, last_event, .. }| {
+    let mut waiting_before = Vec::new();
+    move |ResizeProgress { left, last_event, waiting, .. }| {
+        if !quiet && waiting != waiting_before {
+            for (node, listed) in &waiting {
+                console::say(&match listed {
+                    Ok(listed) => pins_command::waiting_line(*node, listed),
+                    Err(why) => {
+                        format!("node {node} holds no partitions and does not answer ({why}); `--force` takes it out")
+                    }
+                });
+            }
+            waiting_before = waiting;
+        }
         if quiet || left == 0 || Instant::now() < next {
             return;
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Size of the view where there is no terminal.
-const SIZE_DEFAULT: ViewSize = ViewSize { columns: 80, rows: 24 };
+pub const SIZE_DEFAULT: ViewSize = ViewSize { columns: 80, rows: 24 };
 
 /// Clears the screen, and goes to its first line.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -50,7 +50,8 @@ fn view(run: &RecordedRun, beginning: &str) -> String {
     format!("{beginning}{}\x1b[K\x1b[J", lines.join("\x1b[K\n"))
 }
 
-fn terminal_size() -> ViewSize {
+/// Size of the terminal that standard output is.
+pub fn terminal_size() -> ViewSize {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
     size.map_or(SIZE_DEFAULT, |size| ViewSize { columns: size.ws_col.into(), rows: size.ws_row.into() })
 }

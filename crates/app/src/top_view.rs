@@ -74,7 +74,7 @@ pub fn lines(run: &RecordedRun, size: ViewSize) -> Vec<String> {
 }
 
 /// The line without control characters, cut to the width.
-fn fitted(line: &str, columns: usize) -> String {
+pub fn fitted(line: &str, columns: usize) -> String {
     let safe = printable::line(line);
     if safe.chars().count() <= columns {
         return safe.into_owned();
@@ -83,7 +83,7 @@ fn fitted(line: &str, columns: usize) -> String {
 }
 
 /// The first lines; of many the last one counts the others.
-fn shortened(mut lines: Vec<String>, max: usize) -> Vec<String> {
+pub fn shortened(mut lines: Vec<String>, max: usize) -> Vec<String> {
     if lines.len() > max.max(1) {
         let shown = max.max(1) - 1;
         let left_out = lines.len() - shown;

@@ -149,7 +149,11 @@ impl Client {
     async fn do_host_task(&self, node: &Node, work: HostWork) -> Outcome<()> {
         match work {
             HostWork::NoteUnused { node: other, file } => {
-                self.query_node(other, Body::NoteUnused { file }).await?.done()
+                match self.query_node(other, Body::NoteUnused { file }).await {
+                    // Its memory has gone with it.
+                    Err(_) if node.has_departed(other) => Ok(()),
+                    noted => noted?.done(),
+                }
             }
             HostWork::Settle(file) => self.settle_hosted(node, file).await,
             HostWork::EndSession { node: other, session } => {

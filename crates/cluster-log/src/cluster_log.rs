@@ -170,6 +170,11 @@ impl ClusterLog {
         self.leader() == Some(NodeId(self.id))
     }
 
+    /// The number of entries that this member has applied.
+    pub fn entries(&self) -> u64 {
+        self.raft.metrics().borrow().last_applied.map_or(0, |last| last.index)
+    }
+
     /// The members, as far as this one knows: while they change, those before and those after.
     /// Empty until a node that follows has been added.
     pub fn members(&self) -> BTreeSet<NodeId> {

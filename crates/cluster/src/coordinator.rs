@@ -111,8 +111,8 @@ pub struct Coordinator {
     /// Partitions that are left alone until then.
     left_alone: BTreeMap<PartitionId, Duration>,
     plan: MovePlan,
-    /// The time of the first event.
-    since: Option<Duration>,
+    /// When each node was first heard of: one that has never reported is silent only after a while.
+    known_since: BTreeMap<NodeId, Duration>,
 }
 
 impl Coordinator {
@@ -123,7 +123,9 @@ impl Coordinator {
 
     /// Handles an event at the time `now`, counted from any moment.
     pub fn on(&mut self, event: ClusterEvent, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
-        self.since.get_or_insert(now);
+        for node in state.capacities().into_keys() {
+            self.known_since.entry(node).or_insert(now);
+        }
         match event {
             ClusterEvent::Tick => self.tick(state, now),
             ClusterEvent::Report { node, report } => {
@@ -260,9 +262,9 @@ impl Coordinator {
     }
 
     /// True if a node has not reported for a while. One that has never reported counts from the
-    /// leader's first event on.
+    /// moment at which this leader has first heard of it.
     fn is_silent(&self, node: NodeId, now: Duration) -> bool {
-        let last = self.reports.get(&node).map(|(_, at)| *at).or(self.since).unwrap_or(now);
+        let last = self.reports.get(&node).map(|(_, at)| *at).or(self.known_since.get(&node).copied()).unwrap_or(now);
         now.saturating_sub(last) > self.settings.silence
     }
 }
@@ -492,6 +494,17 @@ mod tests {
         world.silent.clear();
         world.settle();
         assert_eq!(world.counts(), [22, 21, 21]);
+    }
+
+    #[test]
+    fn a_node_that_has_just_joined_is_silent_only_if_it_does_not_report_for_a_while() {
+        let (mut world, mut leader) = (World::new(1, 1), Coordinator::default());
+        leader.on(ClusterEvent::Tick, &world.state, Duration::ZERO);
+        let (joined, node) = (Duration::from_mins(1), world.join(7));
+        leader.on(ClusterEvent::Tick, &world.state, joined);
+        assert_eq!(leader.silent_nodes(&world.state, joined), [NodeId(1)].into());
+        let later = joined + leader.settings.silence + Duration::from_millis(1);
+        assert!(leader.silent_nodes(&world.state, later).contains(&node));
     }
 
     #[test]

@@ -29,5 +29,6 @@ mod peers;
 mod remote_manager;
 
 pub use manager::{Manager, RunningManager};
-pub use message::{ClusterStatus, ElasticReport, ReportedUsage};
+pub use message::{ClusterStatus, ElasticReport, NodeActivity, ReportedUsage};
+pub use node::{ClientTraffic, MoveProgress, NodePin, PinKind, PinList, PinProcess};
 pub use remote_manager::{ManagerError, RemoteManager};

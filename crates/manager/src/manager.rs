@@ -2,7 +2,7 @@
 
 use crate::{
     leader::Leader,
-    message::{self, ManagerAnswer, ManagerRequest, MapVersion, ReportMessage},
+    message::{self, ManagerAnswer, ManagerRequest, MapVersion, NodeActivity, ReportMessage},
     peers::{LogLink, Peers},
 };
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use client::Connector;
 use cluster::{ClusterState, NodeReport, PartitionLoad, PartitionMove};
 use cluster_log::{ClusterLog, LogError};
 use futures_util::future::BoxFuture;
-use node::{LocalLoad, MoveError, MoveLink, Node, ReplyFuture};
+use node::{LocalLoad, ManagerState, MoveError, MoveLink, Node, ReplyFuture};
 use parking_lot::Mutex;
 use placement::NodeId;
 use std::{
@@ -92,6 +92,12 @@ impl Manager {
             Some(manager) => manager.reply(message),
             None => ReplyFuture::ready(Err(Refusal::invalid(Object::Pool, "this node is ending").into())),
         }));
+        let weak = Arc::downgrade(&manager);
+        node.on_manager_state(Box::new(move || {
+            let state =
+                |manager: Arc<Self>| ManagerState { leads: manager.log.is_leader(), entries: manager.log.entries() };
+            weak.upgrade().map(state).unwrap_or_default()
+        }));
         let tasks = vec![
             handle.spawn(manager.clone().report_always()),
             handle.spawn(manager.clone().announce_prepared_always()),
@@ -131,6 +137,9 @@ impl Manager {
                 ManagerRequest::MoveFailed(step, why) => manager.take_failure(step, &why),
                 ManagerRequest::Elastic(report) => manager.take_elastic(report),
                 ManagerRequest::Status => manager.status(),
+                ManagerRequest::Activity => ManagerAnswer::Activity(manager.activity()),
+                ManagerRequest::ListPins => manager.list_pins(false).await,
+                ManagerRequest::EndPins => manager.list_pins(true).await,
             }
         })
     }
@@ -243,6 +252,31 @@ impl Manager {
             capacity: usage.capacity,
             pins,
             waiting: usage.waiting,
+        }
+    }
+
+    fn activity(&self) -> NodeActivity {
+        NodeActivity { traffic: self.node.client_traffic(), moves: self.node.departing(), pins: self.node.pins() }
+    }
+
+    /// Lists what the host has at this node. With `ends` it ends that, if the node serves nothing
+    /// any more.
+    async fn list_pins(self: Arc<Self>, ends: bool) -> ManagerAnswer {
+        let node = self.node.clone();
+        if ends && node.serves_any() {
+            return ManagerAnswer::Failed("it still serves partitions: its pins are not ended before".to_owned());
+        }
+        // Reading /proc may take a while.
+        let listed = self.handle.spawn_blocking(move || {
+            let pins = node.list_pins();
+            if ends {
+                node.end_pins();
+            }
+            pins
+        });
+        match listed.await {
+            Ok(pins) => ManagerAnswer::Pins(pins),
+            Err(error) => ManagerAnswer::Failed(error.to_string()),
         }
     }
 

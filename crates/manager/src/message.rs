@@ -1,7 +1,8 @@
 //! The messages between managers, and from tools to them. They are encoded by postcard.
 
 use bytes::Bytes;
-use cluster::{ClusterAnswer, ClusterEntry, ClusterRefusal, ClusterState, NodeReport, PartitionMove};
+use cluster::{ClusterAnswer, ClusterEntry, ClusterRefusal, ClusterState, NodePhase, NodeReport, PartitionMove};
+use node::{ClientTraffic, MoveProgress, PinList};
 use placement::{Epoch, NodeId, PartitionEntry, PartitionId, PartitionMap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
@@ -32,6 +33,13 @@ pub enum ManagerRequest {
     Elastic(Option<ElasticReport>),
     /// Asks for the leader's knowledge. -> `Status`
     Status,
+    /// Asks a node what it does now. -> `Activity`
+    Activity,
+    /// Asks a node what its host has there. -> `Pins`
+    ListPins,
+    /// Has a node that serves nothing any more end all that; it answers with what that was.
+    /// -> `Pins`
+    EndPins,
 }
 
 /// A report of the process that lets a pool grow and shrink by itself.
@@ -79,10 +87,23 @@ pub enum ManagerAnswer {
     },
     Proposed(Result<ClusterAnswer, ClusterRefusal>),
     Status(Box<ClusterStatus>),
+    Activity(NodeActivity),
+    Pins(PinList),
     /// This node does not lead; perhaps it knows who does.
     NotLeader(Option<NodeId>),
     /// It could not be done.
     Failed(String),
+}
+
+/// What a node does now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeActivity {
+    /// What clients have sent to it and got from it, since it started.
+    pub traffic: ClientTraffic,
+    /// The moves from it.
+    pub moves: Vec<MoveProgress>,
+    /// Files, opens and locks of its host that need it.
+    pub pins: u32,
 }
 
 /// The managers' knowledge of a pool.
@@ -102,6 +123,29 @@ pub struct ClusterStatus {
     pub elastic: Option<ElasticReport>,
     /// The last decisions of this leader, each with the time since 1970 in seconds.
     pub events: Vec<(u64, String)>,
+}
+
+impl ClusterStatus {
+    /// The nodes that are drained, and have not left.
+    pub fn drained(&self) -> BTreeSet<NodeId> {
+        let nodes = self.state.nodes().iter();
+        nodes.filter(|(_, node)| node.phase == NodePhase::Draining).map(|(id, _)| *id).collect()
+    }
+
+    /// The drained nodes that serve nothing any more: they wait until their hosts need them no
+    /// more.
+    pub fn waiting(&self) -> BTreeSet<NodeId> {
+        let serving = self.state.map().partition_counts();
+        let moving: BTreeSet<NodeId> = self.state.moves().flat_map(|step| [step.from, step.to]).collect();
+        let mut waiting = self.drained();
+        waiting.retain(|node| !serving.contains_key(node) && !moving.contains(node));
+        waiting
+    }
+
+    /// The version of the map, which grows with each move and each node.
+    pub fn map_version(&self) -> u64 {
+        MapVersion::of(self.state.map()).0
+    }
 }
 
 /// A node's memory, as it has last reported.

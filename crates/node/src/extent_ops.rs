@@ -235,13 +235,18 @@ impl Node {
             **settled = self.fill_attributes(partition, (**settled).clone())?;
             return Ok(answer);
         }
+        let is_open = matches!(answer, Answer::Opened(_));
         let Some(attributes) = attributes_of(&mut answer) else { return Ok(answer) };
         match attributes.extent {
             Some(extent) if partition.extent(attributes.file) == Some(extent) => {
-                if extent.node != self.id() {
+                if extent.node == self.id() {
+                    self.fill_from_extent(attributes, extent)?;
+                } else if self.has_departed(extent.node) && !is_open {
+                    // The bytes are lost. The file can be looked at and removed, but not opened.
+                    (attributes.extent, attributes.cacheable) = (None, false);
+                } else {
                     return Ok(hosted(extent.node, attributes.file, answer));
                 }
-                self.fill_from_extent(attributes, extent)?;
             }
             // A resent answer; the file has left this extent since.
             Some(_) => {

@@ -123,6 +123,12 @@ impl ExtentSlots {
         !leased || self.engine().is_idle(Slot(extent.slot))
     }
 
+    /// True if somebody has pinned the extent, or has it open or mapped.
+    pub fn is_used(&self, extent: Extent) -> bool {
+        let pins = self.slots.lock().get(extent.slot as usize).map_or(0, |entry| entry.pins);
+        pins > 0 || !self.is_idle(extent)
+    }
+
     /// Returns a freed slot to the stock, unless it is in use; then it is tried again later.
     fn retire(&self, slot: u32) {
         let leased = {

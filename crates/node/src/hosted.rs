@@ -181,6 +181,11 @@ impl HostedFiles {
         self.added.notify_one();
     }
 
+    /// All files of this host whose inodes are at other nodes.
+    pub fn all(&self) -> Vec<(FileId, HostedBytes)> {
+        self.files.lock().iter().map(|(file, bytes)| (*file, bytes.clone())).collect()
+    }
+
     /// Number of files of this host whose inodes are at other nodes.
     pub fn files(&self) -> usize {
         self.files.lock().len()

@@ -46,6 +46,10 @@
 //! - `map_entries`: the node's knowledge of the map: requests that are served, refused, or wait
 //! - `migration`: the move of a partition: its source, its target, changes that are forwarded
 //!
+//! Modules for those who ask what is here:
+//! - `pins`: what the host has at the node, because of which it is needed whatever it serves
+//! - `connected_clients`, `host_processes`: clients and programs that have something of it
+//!
 //! Modules for the end of sessions and of programs:
 //! - `session_index`: the end of a session, and an index of the partitions in which it has left
 //!   state
@@ -70,12 +74,14 @@
 mod background;
 mod backing;
 mod clock;
+mod connected_clients;
 mod demotion;
 mod entry_log;
 mod execute;
 mod extent_ops;
 mod extents;
 mod host_files;
+mod host_processes;
 mod hosted;
 mod invalidation_sender;
 mod lock_queue;
@@ -88,6 +94,7 @@ mod object;
 mod observe;
 mod open_leases;
 mod partitions;
+mod pins;
 mod process_liveness;
 mod reply_future;
 mod session_index;
@@ -103,12 +110,14 @@ mod timer;
 
 pub use background::{BackgroundWorker, WorkerKind, WorkerRecord, run_worker};
 pub use backing::{BackingFd, BackingLease};
+pub use connected_clients::{ClientRegistration, ClientTraffic};
 pub use entry_log::EntryLog;
 pub use hosted::{HostWork, HostedDemotion};
 pub use metrics::MetricsRecorder;
-pub use migration::{LocalLoad, MoveError, MoveLink};
-pub use node::{ManagerHook, Node, StopHook, embedded};
+pub use migration::{LocalLoad, MoveError, MoveLink, MoveProgress};
+pub use node::{ManagerHook, ManagerState, ManagerStateHook, Node, StopHook, embedded};
 pub use partition::HostedBytes;
+pub use pins::{NodePin, PinKind, PinList, PinProcess};
 pub use reply_future::ReplyFuture;
 pub use settings::NodeSettings;
 pub use strays::StrayQuery;

@@ -12,7 +12,7 @@
 use crate::{Node, ReplyFuture, execute::CommandCall, now, sleep_until, space::EngineFull};
 use parking_lot::Mutex;
 use partition::Holder;
-use placement::{FileId, PartitionId};
+use placement::{FileId, NodeId, PartitionId};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     future::poll_fn,
@@ -259,6 +259,18 @@ impl LockQueue {
     /// The files on which a holder has locks.
     pub fn files_locked_by(&self, holder: Holder) -> Vec<FileId> {
         self.state.lock().holders.get(&holder).into_iter().flatten().copied().collect()
+    }
+
+    /// The processes of the host of this node that may have locks, each with the file.
+    pub fn process_locks(&self, node: NodeId) -> Vec<(u32, FileId)> {
+        let state = self.state.lock();
+        let of_process = |(holder, files): (&Holder, &HashSet<FileId>)| match holder.owner() {
+            LockOwner::Process { node: host, process } if host == node => {
+                Some(files.iter().map(|file| (process, *file)).collect::<Vec<_>>())
+            }
+            _ => None,
+        };
+        state.holders.iter().filter_map(of_process).flatten().collect()
     }
 
     /// Records that a holder may have a lock on this file, whose partition has just come to this

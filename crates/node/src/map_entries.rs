@@ -9,7 +9,7 @@
 //! ```
 
 use crate::{Node, ReplyFuture, now, sleep_until};
-use placement::{Epoch, PartitionEntry, PartitionId, PartitionMap};
+use placement::{Epoch, NodeId, PartitionEntry, PartitionId, PartitionMap};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -74,6 +74,11 @@ impl Node {
     /// True if this node serves a partition.
     pub fn serves_any(&self) -> bool {
         self.partitions.count_served() > 0
+    }
+
+    /// True if a node has left the pool.
+    pub fn has_departed(&self, node: NodeId) -> bool {
+        self.map.read().departed().any(|departed| departed == node)
     }
 
     /// Returns the entry of a partition, as far as this node knows.

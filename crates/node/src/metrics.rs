@@ -6,12 +6,12 @@
 //!
 //! A node records nothing until [`Node::record_metrics`] is called.
 
-use crate::Node;
+use crate::{Node, migration::MoveCounts};
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use std::{
     fmt,
     sync::{Arc, OnceLock},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use wire::{
     Answer, Body, Failure, RequestKind, SpaceUsage, WorkerStatus,
@@ -28,6 +28,43 @@ const REQUEST_SECONDS: &str = "tidemill_request_seconds";
 const REFUSED: &str = "tidemill_requests_refused_total";
 const RECEIVED: &str = "tidemill_received_bytes_total";
 const SENT: &str = "tidemill_sent_bytes_total";
+const MOVE_PAUSE_SECONDS: &str = "tidemill_move_pause_seconds";
+
+/// Metrics of the moves of partitions, by the label `direction`.
+const MOVE_VALUES: [MoveValue; 4] = [
+    MoveValue {
+        name: "tidemill_moves_begun_total",
+        unit: Unit::Count,
+        what: "Moves of partitions that have begun",
+        read: |counts| counts.begun,
+    },
+    MoveValue {
+        name: "tidemill_moves_ended_total",
+        unit: Unit::Count,
+        what: "Moves of partitions that are done: the target serves",
+        read: |counts| counts.ended,
+    },
+    MoveValue {
+        name: "tidemill_moves_given_up_total",
+        unit: Unit::Count,
+        what: "Moves of partitions that were given up: the source serves on",
+        read: |counts| counts.given_up,
+    },
+    MoveValue {
+        name: "tidemill_moved_bytes_total",
+        unit: Unit::Bytes,
+        what: "Bytes of files that were moved with partitions",
+        read: |counts| counts.bytes,
+    },
+];
+
+/// A value that is read from the counts of moves in each direction.
+struct MoveValue {
+    name: &'static str,
+    unit: Unit,
+    what: &'static str,
+    read: fn(&MoveCounts) -> u64,
+}
 
 /// Metrics of the workers of a node, by the label `worker`.
 const WORKER_VALUES: [WorkerValue; 4] = [
@@ -72,6 +109,7 @@ pub struct NodeMetrics {
     kinds: [OnceLock<KindMetrics>; RequestKind::COUNT],
     received: Counter,
     sent: Counter,
+    move_pause: Histogram,
 }
 
 /// Metrics of one kind of request.
@@ -105,7 +143,7 @@ struct ReadValue {
 }
 
 /// The values that are read when the metrics are fetched.
-const READ_VALUES: [ReadValue; 9] = [
+const READ_VALUES: [ReadValue; 14] = [
     ReadValue {
         name: "tidemill_space_used_bytes",
         course: Course::Gauge,
@@ -163,6 +201,41 @@ const READ_VALUES: [ReadValue; 9] = [
         read: |node, _| node.partitions.count_served() as u64,
     },
     ReadValue {
+        name: "tidemill_departing_partitions",
+        course: Course::Gauge,
+        unit: Unit::Count,
+        what: "Partitions that are moving away from the node",
+        read: |node, _| node.departing().len() as u64,
+    },
+    ReadValue {
+        name: "tidemill_arriving_partitions",
+        course: Course::Gauge,
+        unit: Unit::Count,
+        what: "Partitions that are moving to the node",
+        read: |node, _| node.arriving() as u64,
+    },
+    ReadValue {
+        name: "tidemill_pins",
+        course: Course::Gauge,
+        unit: Unit::Count,
+        what: "Files, opens and locks of the node's host that need it",
+        read: |node, _| node.pins().into(),
+    },
+    ReadValue {
+        name: "tidemill_manager_leads",
+        course: Course::Gauge,
+        unit: Unit::Count,
+        what: "1 if the node leads the managers of the pool",
+        read: |node, _| node.manager_state().leads.into(),
+    },
+    ReadValue {
+        name: "tidemill_manager_entries",
+        course: Course::Gauge,
+        unit: Unit::Count,
+        what: "Entries of the managers' log that the node has applied",
+        read: |node, _| node.manager_state().entries,
+    },
+    ReadValue {
         name: "tidemill_sessions",
         course: Course::Gauge,
         unit: Unit::Count,
@@ -183,6 +256,11 @@ impl NodeMetrics {
         for (name, unit, what) in counters {
             recorder.describe_counter(name.into(), Some(unit), what.into());
         }
+        let paused = "Time for which requests for a partition waited while it was handed over to another node";
+        recorder.describe_histogram(MOVE_PAUSE_SECONDS.into(), Some(Unit::Seconds), paused.into());
+        for MoveValue { name, unit, what, .. } in MOVE_VALUES {
+            recorder.describe_counter(name.into(), Some(unit), what.into());
+        }
         let of_node = READ_VALUES.iter().map(|value| (value.name, &value.course, value.unit, value.what));
         let of_workers = WORKER_VALUES.iter().map(|value| (value.name, &value.course, Unit::Count, value.what));
         for (name, course, unit, what) in of_node.chain(of_workers) {
@@ -193,7 +271,8 @@ impl NodeMetrics {
         }
         let counter = |name| recorder.register_counter(&Key::from_static_name(name), &METADATA);
         let (received, sent) = (counter(RECEIVED), counter(SENT));
-        Self { recorder, kinds: [const { OnceLock::new() }; RequestKind::COUNT], received, sent }
+        let move_pause = recorder.register_histogram(&Key::from_static_name(MOVE_PAUSE_SECONDS), &METADATA);
+        Self { recorder, kinds: [const { OnceLock::new() }; RequestKind::COUNT], received, sent, move_pause }
     }
 
     /// Begins to time a request.
@@ -230,6 +309,13 @@ impl NodeMetrics {
         for ReadValue { name, course, read, .. } in &READ_VALUES {
             self.set(&Key::from_static_name(name), course, read(node, &usage));
         }
+        for (direction, counters) in [("out", &node.moves.outgoing), ("in", &node.moves.incoming)] {
+            let counts = counters.counts();
+            for MoveValue { name, read, .. } in MOVE_VALUES {
+                let label = Label::from_static_parts("direction", direction);
+                self.set(&Key::from_parts(name, vec![label]), &Course::Counter, read(&counts));
+            }
+        }
         for status in node.workers() {
             for WorkerValue { name, course, read, .. } in &WORKER_VALUES {
                 let label = Label::new("worker", status.name.clone());
@@ -262,6 +348,15 @@ impl Node {
     pub fn refresh_metrics(&self) {
         if let Some(metrics) = self.metrics.get() {
             metrics.refresh(self);
+        }
+    }
+}
+
+impl Node {
+    /// Records for how long requests for a partition waited while it was handed over.
+    pub(crate) fn record_move_pause(&self, paused: Duration) {
+        if let Some(metrics) = self.metrics.get() {
+            metrics.move_pause.record(paused);
         }
     }
 }

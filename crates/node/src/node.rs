@@ -4,6 +4,7 @@ use crate::{
     BackingFd, NodeSettings, ReplyFuture, WorkerKind,
     background::BackgroundWork,
     clock,
+    connected_clients::ConnectedClients,
     demotion::DemotionQueue,
     execute::CommandCall,
     extent_ops::{AppendLocks, ExtentCall},
@@ -13,7 +14,7 @@ use crate::{
     lock_queue::LockQueue,
     map_entries::EntryCheck,
     metrics::NodeMetrics,
-    migration::{Arrivals, Departures, ForwardingStore},
+    migration::{Arrivals, Departures, ForwardingStore, NodeMoves},
     observe::is_traced,
     open_leases::OpenLeases,
     partitions::LocalPartitions,
@@ -63,6 +64,7 @@ pub struct Node {
     pub(crate) forwarding: Arc<ForwardingStore>,
     pub(crate) departures: Departures,
     pub(crate) arrivals: Arrivals,
+    pub(crate) moves: NodeMoves,
     shared_memory: Option<Arc<dyn SharedMemory>>,
     pub(crate) host_files: HostFiles,
     pub(crate) hosted: HostedFiles,
@@ -75,6 +77,7 @@ pub struct Node {
     pub(crate) lock_queue: LockQueue,
     pub(crate) open_leases: OpenLeases,
     pub(crate) process_monitor: ProcessMonitor,
+    pub(crate) clients: ConnectedClients,
     pub(crate) session_index: SessionIndex,
     pub(crate) stray_stripes: StrayStripes,
     pub(crate) background: BackgroundWork,
@@ -86,12 +89,25 @@ pub struct Node {
     pub(crate) pool_bytes: u64,
     stop: OnceLock<StopHook>,
     manager: OnceLock<ManagerHook>,
+    manager_state: OnceLock<ManagerStateHook>,
     /// Set once the node records metrics.
     pub(crate) metrics: OnceLock<Box<NodeMetrics>>,
 }
 
 /// Answers messages about the nodes of the pool.
 pub type ManagerHook = Box<dyn Fn(Bytes) -> ReplyFuture + Send + Sync>;
+
+/// Tells how far the node's manager is, for its metrics.
+pub type ManagerStateHook = Box<dyn Fn() -> ManagerState + Send + Sync>;
+
+/// What a node's metrics tell of its manager.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ManagerState {
+    /// True if it leads.
+    pub leads: bool,
+    /// Entries of the managers' log that it has applied.
+    pub entries: u64,
+}
 
 /// Called when a node is asked to end, on the thread that serves the request: it must not block.
 pub type StopHook = Box<dyn Fn() + Send + Sync>;
@@ -147,6 +163,7 @@ impl Node {
             forwarding,
             departures: Departures::default(),
             arrivals: Arrivals::default(),
+            moves: NodeMoves::default(),
             shared_memory,
             host_files: HostFiles::default(),
             hosted: HostedFiles::default(),
@@ -158,6 +175,7 @@ impl Node {
             lock_queue: LockQueue::default(),
             open_leases,
             process_monitor: ProcessMonitor::default(),
+            clients: ConnectedClients::default(),
             session_index,
             stray_stripes: StrayStripes::default(),
             background: BackgroundWork::default(),
@@ -168,6 +186,7 @@ impl Node {
             pool_bytes,
             stop: OnceLock::new(),
             manager: OnceLock::new(),
+            manager_state: OnceLock::new(),
             metrics: OnceLock::new(),
         })
     }
@@ -244,6 +263,16 @@ impl Node {
     /// the first one set counts.
     pub fn on_manage(&self, hook: ManagerHook) {
         let _ = self.manager.set(hook);
+    }
+
+    /// Sets what tells how far the manager is. Only the first one set counts.
+    pub fn on_manager_state(&self, hook: ManagerStateHook) {
+        let _ = self.manager_state.set(hook);
+    }
+
+    /// How far the node's manager is; nothing if it has none.
+    pub fn manager_state(&self) -> ManagerState {
+        self.manager_state.get().map_or_else(ManagerState::default, |hook| hook())
     }
 
     fn call_manager(&self, message: Bytes) -> ReplyFuture {

@@ -71,6 +71,15 @@ struct LeasedOpen {
     placeholder: Option<Arc<dyn PlaceholderHandle>>,
 }
 
+/// The file of a lease, for those who ask what is open.
+#[derive(Clone, Copy, Debug)]
+pub struct LeasedFile {
+    pub file: FileId,
+    pub session: Session,
+    /// Device and inode number of the descriptor.
+    pub inode: (u64, u64),
+}
+
 impl OpenLeases {
     /// No leases yet, of a node whose engine has these placeholders.
     pub fn new(placeholders: Option<Arc<dyn Placeholders>>) -> Self {
@@ -99,6 +108,13 @@ impl OpenLeases {
     /// Number of removed files whose stripes remain.
     pub fn pending_deletes(&self) -> usize {
         self.pending_deletes.lock().len()
+    }
+
+    /// The files of all leases.
+    pub fn leased_files(&self) -> Vec<(OpenLeaseId, LeasedFile)> {
+        let state = self.state.lock();
+        let file = |open: &LeasedOpen| LeasedFile { file: open.file, session: open.session, inode: open.inode };
+        state.opens.iter().map(|(lease, open)| (*lease, file(open))).collect()
     }
 
     fn add(&self, lease: OpenLeaseId, open: LeasedOpen) {
@@ -239,9 +255,22 @@ impl Node {
     /// Probes an open lease for a caller that needs no answer; true if it has ended. A removed file
     /// whose stripes remain goes to [`Self::take_pending_deletes`].
     pub fn end_lease_if_closed(&self, lease: OpenLeaseId) -> bool {
-        match self.probe_lease(lease) {
-            LeaseStatus::Open => return false,
-            LeaseStatus::Ended { deleted: None } => {}
+        let status = self.probe_lease(lease);
+        let has_ended = status != LeaseStatus::Open;
+        self.finish_lease(lease, status);
+        has_ended
+    }
+
+    /// Ends an open lease, also if somebody has the descriptor.
+    pub(crate) fn end_lease_anyway(&self, lease: OpenLeaseId) {
+        let status = self.end_lease(lease);
+        self.finish_lease(lease, status);
+    }
+
+    /// Has done what is left to do for a lease that has ended.
+    fn finish_lease(&self, lease: OpenLeaseId, status: LeaseStatus) {
+        match status {
+            LeaseStatus::Open | LeaseStatus::Ended { deleted: None } => {}
             LeaseStatus::Ended { deleted: Some(deleted) } => {
                 self.open_leases.pending_deletes.lock().push(deleted);
                 self.open_leases.delete_added.notify_one();
@@ -250,7 +279,6 @@ impl Node {
                 self.hosted.push(HostWork::Release { file, session, lease });
             }
         }
-        true
     }
 
     /// Waits until there may be something to take with [`Self::take_pending_deletes`]. One caller

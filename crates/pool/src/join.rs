@@ -112,7 +112,7 @@ pub fn admit_linked(path: &Path, node: u32) -> Result<(), Problem> {
         pool.admit(NodeId(node)).await?;
         // A pool that is used may take longer.
         let settled = tokio::time::timeout(SHARE_WAIT, pool.settle(&mut |_| ())).await;
-        settled.unwrap_or(Ok(()))?;
+        settled.unwrap_or(Ok(Vec::new()))?;
         let counts = pool.status().await?.state.map().partition_counts();
         let has_share = counts.contains_key(&NodeId(node));
         has_share.then_some(()).ok_or_else(|| Problem::new(format!("node {node} has got no share of the pool")))
@@ -182,7 +182,7 @@ impl JoinedNode {
             }
             if is_to_leave && *leave.borrow() {
                 let pool = ResizedPool::open(&self.path, CHANGE_PATIENCE)?;
-                runtime.block_on(pool.drain(&BTreeSet::from([NodeId(self.id)]), &mut |_| ()))?;
+                runtime.block_on(pool.drain(&BTreeSet::from([NodeId(self.id)]), false, &mut |_| ()))?;
                 pool.write_file(&runtime)?;
             }
         }

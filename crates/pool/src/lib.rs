@@ -22,6 +22,8 @@
 //! - `status`: status of the nodes: which ones answer, and their usage
 //! - `stop`: the end of every node, and removal of what the start left
 //! - `resize`: growing and shrinking of a pool that runs
+//! - `pins`: what the hosts have at their nodes, because of which drained nodes live on
+//! - `observer`: what a pool does now, asked again and again
 //! - `elastic_driver`: growing and shrinking without being asked, by a policy
 //! - `provisioner`: what starts and ends machines for that: processes of this machine;
 //!   `command_provisioner`: commands
@@ -52,8 +54,10 @@ mod launch;
 mod local_endpoint;
 mod metrics_server;
 mod node_process;
+mod observer;
 mod owned_pool;
 mod ownership;
+mod pins;
 mod process;
 mod provisioner;
 mod resize;
@@ -82,10 +86,15 @@ pub use file::{NodeEntry, PoolFile};
 pub use join::{JoinSpec, JoinedNode, admit_linked, dismiss_linked, join, join_linked};
 pub use launch::{BootstrapLink, LaunchTarget, LinkedHost};
 pub use local_endpoint::LocalEndpoint;
-pub use manager::{ClusterStatus, ElasticReport, ReportedUsage};
+pub use manager::{
+    ClientTraffic, ClusterStatus, ElasticReport, MoveProgress, NodeActivity, NodePin, PinKind, PinList, PinProcess,
+    ReportedUsage,
+};
 pub use metrics_server::{MetricsListener, MetricsServer};
 pub use node_process::{BootstrapError, HostEnv, NodeSelector, RunningNode, detach, run_node};
+pub use observer::{ObservedNode, ObservedPool, PoolObserver};
 pub use owned_pool::{OwnedPool, OwnedPoolSpec};
+pub use pins::{NodePins, query_pins};
 pub use provisioner::{LocalProvisioner, Provisioner};
 pub use resize::{ResizeProgress, Resized, ShrinkTarget, cluster_status, grow, shrink};
 pub use start::{PoolSpec, StartedPool, start, start_linked};

@@ -13,7 +13,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use node::{BackgroundWorker, Node, WorkerKind, WorkerRecord, run_worker};
 use std::{
     convert::Infallible,
@@ -37,6 +37,9 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Upper bounds of the buckets of times, seconds. Most requests take a node a few microseconds;
 /// those that wait for space take up to 10 s unless set otherwise.
 const SECONDS_BUCKETS: [f64; 14] = [1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0];
+/// Upper bounds of the buckets of the pause of a partition that moves, seconds: a few milliseconds
+/// usually, and at most as long as kernels may withhold an ack, and the managers their word.
+const PAUSE_BUCKETS: [f64; 12] = [1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0];
 /// Connections at one time; a scraper needs one.
 const CONNECTIONS_MAX: usize = 16;
 /// Time limit of a connection, which carries one request.
@@ -85,7 +88,11 @@ impl MetricsServer {
         };
         let made = Builder::new_multi_thread().worker_threads(1).thread_name("tidemill-metrics").enable_all().build();
         let runtime = made.map_err(|error| cannot(&error))?;
-        let built = PrometheusBuilder::new().set_buckets(&SECONDS_BUCKETS).map_err(|error| cannot(&error))?;
+        let paused = Matcher::Full("tidemill_move_pause_seconds".to_owned());
+        let built = PrometheusBuilder::new()
+            .set_buckets(&SECONDS_BUCKETS)
+            .and_then(|built| built.set_buckets_for_metric(paused, &PAUSE_BUCKETS))
+            .map_err(|error| cannot(&error))?;
         let recorder = built.build_recorder();
         let page = MetricsPage { node: node.clone(), recorded: recorder.handle() };
         node.record_metrics(Arc::new(recorder));

@@ -13,13 +13,14 @@ use crate::{
     bootstrap::{BootstrapPlan, StarterMessage, VERSION},
     connect::{PoolSecret, parse_entry, runtime},
     launch::{BootstrapLink, Launched, NodeCommandLine},
+    pins::{DrainedPins, unknown_node},
     start::{PoolSpec, START_WAIT, collect_entries, node_specs, wait_until_ready},
     status::{NodeState, query_status},
 };
 use base::{ByteSize, Problem};
 use client::Connection;
 use cluster::{ClusterAnswer, ClusterEntry, NodePhase, PartitionLoad, PartitionMove, plan_moves};
-use manager::{ClusterStatus, ManagerError, RemoteManager};
+use manager::{ClusterStatus, ManagerError, PinList, RemoteManager};
 use placement::NodeId;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,15 +58,22 @@ pub struct ResizeProgress {
     pub moving: usize,
     /// The last event of the managers.
     pub last_event: Option<String>,
+    /// Drained nodes that serve nothing any more, and what their hosts have there: they live until
+    /// that has ended. A node that does not answer has a reason instead.
+    pub waiting: Vec<(u32, Result<PinList, String>)>,
 }
 
 /// The result of a change of a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resized {
     /// The nodes that have joined or left.
     pub nodes: Vec<u32>,
     /// True if it was interrupted, and taken back.
     pub cancelled: bool,
+    /// What was ended by force at each node.
+    pub ended: Vec<(u32, PinList)>,
+    /// The nodes of the pool that do not answer: nothing moves from them or to them.
+    pub silent: Vec<u32>,
 }
 
 /// Starts nodes and has them join the pool at `path`; returns when they have their shares.
@@ -81,39 +89,47 @@ pub fn grow(path: &Path, spec: &PoolSpec, progress: &mut dyn FnMut(ResizeProgres
     let nodes: Vec<u32> = nodes.into_iter().map(|node| node.0).collect();
     let settled = runtime.block_on(async {
         select! {
-            settled = pool.settle(progress) => settled.map(|()| false),
-            _ = signal::ctrl_c() => Ok(true),
+            settled = pool.settle(progress) => settled.map(Some),
+            _ = signal::ctrl_c() => Ok(None),
         }
     });
-    if settled? {
+    let Some(silent) = settled? else {
         let target = nodes.iter().map(|id| NodeId(*id)).collect();
-        runtime.block_on(pool.drain(&target, progress))?;
+        runtime.block_on(pool.drain(&target, false, progress))?;
         pool.write_file(&runtime)?;
-        return Ok(Resized { nodes, cancelled: true });
-    }
-    Ok(Resized { nodes, cancelled: false })
+        return Ok(Resized { nodes, cancelled: true, ..Resized::default() });
+    };
+    Ok(Resized { nodes, silent, ..Resized::default() })
 }
 
-/// Has nodes leave the pool at `path`: moves what they hold to the others, and ends them.
+/// Has nodes leave the pool at `path`: moves what they hold to the others, and ends them. With
+/// `force` it ends what their hosts have there, instead of waiting for the end of that.
 ///
 /// # Errors
 /// If the others cannot hold the data, the pool has no such node, or no manager answers.
-pub fn shrink(path: &Path, target: ShrinkTarget, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Resized, Problem> {
+pub fn shrink(
+    path: &Path,
+    target: ShrinkTarget,
+    force: bool,
+    progress: &mut dyn FnMut(ResizeProgress),
+) -> Result<Resized, Problem> {
     let runtime = runtime()?;
     let pool = ResizedPool::open(path, CHANGE_PATIENCE)?;
     let status = runtime.block_on(pool.status())?;
     let leaving = choose(&status, target)?;
-    if let Some(node) = leaving.iter().find(|node| status.silent.contains(node)) {
+    let serving = status.state.map().partition_counts();
+    if let Some(node) = leaving.iter().find(|node| status.silent.contains(node) && serving.contains_key(node)) {
         return Err(Problem::new(format!("node {node} does not answer, so what it holds cannot move to others"))
-            .hint("it keeps that, and goes on when it answers again"));
+            .hint("it keeps that, and goes on when it answers again; `tidemill pool status` shows its process"));
     }
     check_space(path, &pool.file, &leaving)?;
-    let cancelled = runtime.block_on(async {
+    let ended = runtime.block_on(async {
         select! {
-            left = pool.drain(&leaving, progress) => left.map(|()| false),
-            _ = signal::ctrl_c() => Ok(true),
+            ended = pool.drain(&leaving, force, progress) => ended.map(Some),
+            _ = signal::ctrl_c() => Ok(None),
         }
     })?;
+    let cancelled = ended.is_none();
     if cancelled {
         for node in &leaving {
             // One that has left meanwhile cannot stay.
@@ -127,7 +143,8 @@ pub fn shrink(path: &Path, target: ShrinkTarget, progress: &mut dyn FnMut(Resize
             process.wait(END_WAIT);
         }
     }
-    Ok(Resized { nodes: leaving.into_iter().map(|node| node.0).collect(), cancelled })
+    let nodes = leaving.into_iter().map(|node| node.0).collect();
+    Ok(Resized { nodes, cancelled, ended: ended.unwrap_or_default(), silent: Vec::new() })
 }
 
 /// Asks for the knowledge of the managers of the pool at `path`.
@@ -142,6 +159,7 @@ pub fn cluster_status(path: &Path) -> Result<ClusterStatus, Problem> {
 pub struct ResizedPool<'a> {
     path: &'a Path,
     pub file: PoolFile,
+    secret: PoolSecret,
     pub managers: RemoteManager,
 }
 
@@ -151,7 +169,12 @@ impl<'a> ResizedPool<'a> {
         let file = PoolFile::read(path)?;
         let secret = file.secret(path)?;
         let managers = RemoteManager::new(connections(&secret, &file.nodes)).with_patience(patience);
-        Ok(Self { path, file, managers })
+        Ok(Self { path, file, secret, managers })
+    }
+
+    /// Reaches each of these nodes.
+    pub fn reach(&self, entries: &[NodeEntry]) -> RemoteManager {
+        RemoteManager::new(connections(&self.secret, entries))
     }
 
     /// Asks for the managers' knowledge.
@@ -216,13 +239,13 @@ impl<'a> ResizedPool<'a> {
         let mut launched = Launched::spawn(&spec.target, &command_line, links)?;
         let until = Instant::now() + START_WAIT;
         launched.send(&plan);
-        let entries = collect_entries(&mut launched, &plan, until)?;
+        let entries = collect_entries(&mut launched, &plan, until).map_err(of_new_nodes)?;
         let mut joined = BTreeMap::new();
         let ready = self.join(runtime, &entries, &mut joined).and_then(|()| {
             let map = runtime.block_on(self.status())?.state.map().clone();
             let ids = joined.iter().map(|(seat, node)| (*seat, node.0)).collect();
             launched.send(&StarterMessage::Joined(ids, Box::new(map)));
-            wait_until_ready(&mut launched, &plan, until)?;
+            wait_until_ready(&mut launched, &plan, until).map_err(of_new_nodes)?;
             self.write_file(runtime)
         });
         if let Err(problem) = ready {
@@ -257,35 +280,46 @@ impl<'a> ResizedPool<'a> {
         Ok(())
     }
 
-    /// Waits until each node has its share.
-    pub async fn settle(&self, progress: &mut dyn FnMut(ResizeProgress)) -> Result<(), Problem> {
+    /// Waits until each node that answers has its share; returns those that do not.
+    pub async fn settle(&self, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Vec<u32>, Problem> {
         loop {
-            let left = progress_of(&self.status().await?);
+            let status = self.status().await?;
+            let left = progress_of(&status);
             let is_done = left.left + left.moving == 0;
             progress(left);
             if is_done {
-                return Ok(());
+                return Ok(status.silent.iter().map(|node| node.0).collect());
             }
             sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Has nodes leave, and waits for that.
+    /// Returns what it has ended by force.
     pub async fn drain(
         &self,
         nodes: &BTreeSet<NodeId>,
+        force: bool,
         progress: &mut dyn FnMut(ResizeProgress),
-    ) -> Result<(), Problem> {
+    ) -> Result<Vec<(u32, PinList)>, Problem> {
         for node in nodes {
             self.managers.propose(ClusterEntry::Drain(*node)).await.map_err(|error| manager_problem(&error))?;
         }
+        let mut pins = DrainedPins::new(self.reach(&entries_in(&self.status().await?)?), force);
         loop {
             let status = self.status().await?;
-            progress(progress_of(&status));
+            let waiting: BTreeSet<NodeId> = status.waiting().intersection(nodes).copied().collect();
+            for node in waiting.intersection(&status.silent).filter(|_| force) {
+                // It serves nothing, and may never say again that it needs nothing.
+                drop(self.managers.propose(ClusterEntry::Leave { node: *node, lost: false }).await);
+            }
+            pins.ask(&waiting).await;
+            progress(ResizeProgress { waiting: pins.holding(), ..progress_of(&status) });
             let has_left = |node| status.state.nodes().get(node).is_none_or(|known| known.phase == NodePhase::Left);
             if nodes.iter().all(has_left) {
-                return Ok(());
+                return Ok(pins.into_ended());
             }
+            check_answers(&status, nodes)?;
             sleep(POLL_INTERVAL).await;
         }
     }
@@ -293,19 +327,19 @@ impl<'a> ResizedPool<'a> {
     /// Replaces the pool file by one that names the nodes of now.
     pub fn write_file(&self, runtime: &tokio::runtime::Runtime) -> Result<(), Problem> {
         let status = runtime.block_on(self.status())?;
-        let entries = present_nodes(&status).map(|node| {
-            let known = &status.state.nodes()[&node];
-            parse_entry(node, &known.address).map_err(|why| Problem::new(format!("node {node}: {why}")))
-        });
-        let nodes = entries.collect::<Result<Vec<_>, _>>()?;
         let mut file = self.file.clone();
-        file.nodes = nodes;
+        file.nodes = entries_in(&status)?;
         let failed = |error| Problem::new(format!("the pool file {} cannot be written: {error}", self.path.display()));
         file.write(self.path).map_err(failed)
     }
 }
 
-fn connections(secret: &PoolSecret, nodes: &[NodeEntry]) -> Vec<(NodeId, Arc<dyn Connection>)> {
+/// A problem of nodes that have no ids yet, and are counted from 1.
+fn of_new_nodes(problem: Problem) -> Problem {
+    Problem { message: format!("of the new nodes, {}", problem.message), ..problem }
+}
+
+pub fn connections(secret: &PoolSecret, nodes: &[NodeEntry]) -> Vec<(NodeId, Arc<dyn Connection>)> {
     let link = |node: &NodeEntry| {
         let remote = secret.remote(node).ok()?;
         Some((NodeId(node.id), Arc::new(remote) as Arc<dyn Connection>))
@@ -321,6 +355,15 @@ pub fn manager_problem(error: &ManagerError) -> Problem {
     }
 }
 
+/// The entries of the nodes that have not left.
+pub fn entries_in(status: &ClusterStatus) -> Result<Vec<NodeEntry>, Problem> {
+    let entries = present_nodes(status).map(|node| {
+        let known = &status.state.nodes()[&node];
+        parse_entry(node, &known.address).map_err(|why| Problem::new(format!("node {node}: {why}")))
+    });
+    entries.collect()
+}
+
 /// The nodes that have not left.
 pub fn present_nodes(status: &ClusterStatus) -> impl Iterator<Item = NodeId> {
     status.state.nodes().iter().filter(|(_, node)| node.phase != NodePhase::Left).map(|(id, _)| *id)
@@ -331,7 +374,8 @@ fn progress_of(status: &ClusterStatus) -> ResizeProgress {
     let planned = plan_moves(state.map(), &state.capacities(), |_| PartitionLoad::default());
     let is_possible = |step: &&PartitionMove| ![step.from, step.to].iter().any(|node| status.silent.contains(node));
     let last_event = status.events.last().map(|(_, event)| event.clone());
-    ResizeProgress { left: planned.iter().filter(is_possible).count(), moving: state.moves().count(), last_event }
+    let left = planned.iter().filter(is_possible).count();
+    ResizeProgress { left, moving: state.moves().count(), last_event, waiting: Vec::new() }
 }
 
 /// True if no partition moves, and none is to.
@@ -343,21 +387,32 @@ pub fn is_settled(status: &ClusterStatus) -> bool {
 fn choose(status: &ClusterStatus, target: ShrinkTarget) -> Result<BTreeSet<NodeId>, Problem> {
     let present: Vec<NodeId> = present_nodes(status).collect();
     match target {
-        ShrinkTarget::Node(id) if present.contains(&NodeId(id)) => Ok([NodeId(id)].into()),
-        ShrinkTarget::Node(id) => {
-            let known: Vec<String> = present.iter().map(ToString::to_string).collect();
-            Err(Problem::new(format!("the pool has no node {id}; it has {}", known.join(", "))))
-        }
+        ShrinkTarget::Node(id) if !present.contains(&NodeId(id)) => Err(unknown_node(id, &present)),
+        ShrinkTarget::Node(id) if present.len() > 1 => Ok([NodeId(id)].into()),
         ShrinkTarget::Count(count) if (count as usize) < present.len() => {
             Ok(present.into_iter().rev().take(count as usize).collect())
         }
-        ShrinkTarget::Count(count) => {
-            let nodes = present.len();
-            let plural = if nodes == 1 { "" } else { "s" };
-            Err(Problem::new(format!("the pool has {nodes} node{plural}: {count} cannot leave, one must stay"))
-                .hint("`tidemill pool stop` ends a pool"))
-        }
+        ShrinkTarget::Node(_) => Err(too_many_leave(1, 1)),
+        ShrinkTarget::Count(count) => Err(too_many_leave(count, present.len())),
     }
+}
+
+/// The problem of a pool that would have no node left.
+fn too_many_leave(leaving: u32, present: usize) -> Problem {
+    let plural = if present == 1 { "" } else { "s" };
+    Problem::new(format!("the pool has {present} node{plural}: {leaving} cannot leave, one must stay"))
+        .hint("`tidemill pool stop` ends a pool")
+}
+
+/// Refuses to wait for a node that does not answer any more, and that still serves partitions.
+fn check_answers(status: &ClusterStatus, leaving: &BTreeSet<NodeId>) -> Result<(), Problem> {
+    let serving = status.state.map().partition_counts();
+    let stuck = leaving.intersection(&status.silent).find_map(|node| Some((node, serving.get(node)?)));
+    let Some((node, partitions)) = stuck else { return Ok(()) };
+    Err(Problem::new(format!(
+        "node {node} does not answer any more, so the {partitions} partitions that it holds cannot move"
+    ))
+    .hint("they are unavailable; if it answers again, they move and it leaves"))
 }
 
 /// Refuses to remove nodes if the others cannot hold the data.

@@ -127,7 +127,7 @@ impl Router {
     /// Sends a node a request that concerns none of its partitions. Refused as `SessionEnded` if
     /// the session has ended there.
     pub async fn send_to_node(&self, state: &SessionState, node: NodeId, body: &Body) -> Outcome<Answer> {
-        let why = || format!("there is no connection to node {node}").into();
+        let why = || format!("node {node} has left the pool, or is not known here").into();
         let unknown = || Refusal::Unavailable { object: request_object(body), tries: 0, why: why() };
         let link = self.nodes.link(node).ok_or_else(unknown)?;
         self.nodes.admit(link, || self.usage_request(), || Object::Pool).await?;

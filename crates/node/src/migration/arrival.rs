@@ -70,6 +70,11 @@ struct PreparedPartition {
 }
 
 impl Arrivals {
+    /// Number of partitions that arrive.
+    pub fn len(&self) -> usize {
+        self.arriving.lock().len()
+    }
+
     /// Number of partitions of which stripes are left.
     pub fn leftovers(&self) -> usize {
         self.leftover.lock().len()
@@ -164,8 +169,10 @@ impl Node {
         }
         let before = arriving.insert(partition, arrival);
         drop(arriving);
+        self.moves.incoming.begin();
         if let Some(before) = before {
             self.engine.release(before.held());
+            self.moves.incoming.give_up();
         }
         self.arrivals.add_leftover(partition);
         Ok(())
@@ -195,6 +202,7 @@ impl Node {
                 let given = arrival.reserved.min(needed.next_power_of_two().max(PAGE_BYTES));
                 arrival.reserved -= given;
                 self.engine.release(given);
+                self.moves.incoming.add_bytes(data.len() as u64);
                 let before = self.engine.usage().used;
                 let written = store.write(key, Generation(*generation), *offset, data);
                 if *ends {
@@ -284,6 +292,7 @@ impl Node {
     pub(crate) fn cancel_arrival(&self, partition: PartitionId, before: Epoch) {
         let Some(arrival) = self.arrivals.take(partition, |epoch| epoch < before) else { return };
         self.engine.release(arrival.held());
+        self.moves.incoming.give_up();
         self.space.notify_freed();
     }
 
@@ -299,6 +308,7 @@ impl Node {
             tracing::error!(partition = id.0, "the map gives this node a partition that has not arrived");
             return;
         };
+        self.moves.incoming.end();
         // Those who have left since it was prepared are dropped.
         let numbers = self.subscribers.own_numbers(&subscribers).0;
         let soft_state = soft_state.renumbered(|known| numbers.get(&known.number()).copied());

@@ -2,7 +2,11 @@
 
 use crate::{
     HostWork, Node, ReplyFuture,
-    migration::forwarding_store::{ChangePromise, QueuedAction, QueuedChange},
+    migration::{
+        forwarding_store::{ChangePromise, QueuedAction, QueuedChange},
+        move_counters::{CopiedBytes, MoveProgress},
+        move_error::MoveError,
+    },
     now, sleep_until,
 };
 use bytes::Bytes;
@@ -49,38 +53,6 @@ const PAGE_BYTES: u64 = 4096;
 /// Sends a request to the target of a move. Requests arrive in the order of the calls.
 pub type MoveLink = Arc<dyn Fn(Request) -> ReplyFuture + Send + Sync>;
 
-/// Why a partition stays at its node, as it was.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum MoveError {
-    /// The node does not serve it.
-    #[error("this node does not serve the partition")]
-    NotServed,
-    /// It is being moved already.
-    #[error("the partition is being moved already")]
-    Moving,
-    /// The managers asked for it by an entry of the map that this node does not know.
-    #[error("the partition has another epoch at this node")]
-    OtherEpoch,
-    /// A session with a kernel that caches is not subscribed at the other node.
-    #[error("a session that caches is not subscribed at the other node")]
-    NotSubscribed,
-    /// A kernel did not acknowledge an invalidation.
-    #[error("a kernel does not acknowledge invalidations")]
-    NoAck,
-    /// The managers have given up the move.
-    #[error("the move was given up")]
-    Cancelled,
-    /// Bytes here could not be read.
-    #[error("the partition cannot be read: {0}")]
-    Unreadable(String),
-    /// The other node has refused it, or does not answer.
-    #[error("the other node: {0}")]
-    Target(Failure),
-    /// The other node has not answered whether it is ready: the managers decide.
-    #[error("the other node may be ready, and has not said so: {0}")]
-    Unknown(Failure),
-}
-
 /// The partitions that are moved away.
 #[derive(Debug, Default)]
 pub struct Departures {
@@ -101,17 +73,30 @@ struct DepartureState {
     waiting: Option<Partition>,
     /// The time at which requests began to wait.
     paused: Option<Instant>,
+    to: NodeId,
+    copied: Arc<CopiedBytes>,
 }
 
 impl Departures {
-    fn begin(&self, partition: PartitionId, epoch: Epoch) -> Result<Arc<Notify>, MoveError> {
+    fn begin(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        (to, copied): (NodeId, Arc<CopiedBytes>),
+    ) -> Result<Arc<Notify>, MoveError> {
         let (mut states, cancelled) = (self.moves.lock(), Arc::new(Notify::new()));
         if let Some(known) = states.get(&partition) {
             return Err(if known.epoch == epoch { MoveError::Moving } else { MoveError::OtherEpoch });
         }
         let (given_up, waiting, paused) = (false, None, None);
-        states.insert(partition, DepartureState { epoch, cancelled: cancelled.clone(), given_up, waiting, paused });
+        let state = DepartureState { epoch, cancelled: cancelled.clone(), given_up, waiting, paused, to, copied };
+        states.insert(partition, state);
         Ok(cancelled)
+    }
+
+    /// The progress of all moves.
+    pub fn progress(&self) -> Vec<MoveProgress> {
+        self.moves.lock().iter().map(|(partition, state)| state.copied.progress(*partition, state.to)).collect()
     }
 
     /// True if a partition is moved away, or waits for the managers' word.
@@ -143,14 +128,19 @@ impl Departures {
         state.and_then(|state| state.waiting.take())
     }
 
-    /// Takes a partition that waits for the managers' word, and ends its move.
-    fn take_waiting(&self, partition: PartitionId) -> Option<Partition> {
+    /// Takes a partition that waits for the managers' word, and ends its move. Returns for how long
+    /// its requests have waited too.
+    fn take_waiting(&self, partition: PartitionId) -> Option<(Partition, Duration)> {
         let mut states = self.moves.lock();
         let waiting = states.get_mut(&partition)?.waiting.take()?;
         let paused = states.remove(&partition).and_then(|state| state.paused);
-        let millis = paused.map_or(0, |paused| paused.elapsed().as_millis());
-        tracing::debug!(partition = partition.0, millis, "requests for a partition that moves waited");
-        Some(waiting)
+        let paused = paused.map_or(Duration::ZERO, |paused| paused.elapsed());
+        tracing::debug!(
+            partition = partition.0,
+            millis = paused.as_millis(),
+            "requests for a partition that moves waited"
+        );
+        Some((waiting, paused))
     }
 
     /// Forgets a move.
@@ -186,6 +176,7 @@ struct Departure<'a> {
     in_flight: FuturesUnordered<BoxFuture<'static, SentChange>>,
     /// Bytes of copies and changes that are on their way.
     bytes_in_flight: u64,
+    copied: Arc<CopiedBytes>,
     /// The partition, if it is taken out.
     partition: Option<Partition>,
     may_be_ready: bool,
@@ -212,11 +203,13 @@ impl Node {
         if self.partitions.epoch(id) != Some(epoch) {
             return Err(MoveError::OtherEpoch);
         }
-        let cancelled = self.departures.begin(id, epoch)?;
+        let copied = Arc::new(CopiedBytes::default());
+        let cancelled = self.departures.begin(id, epoch, (to, copied.clone()))?;
         if !self.partitions.serves(id) {
             self.departures.end(id);
             return Err(MoveError::NotServed);
         }
+        self.moves.outgoing.begin();
         let mut departure = Departure {
             node: self,
             id,
@@ -227,6 +220,7 @@ impl Node {
             changes: None,
             in_flight: FuturesUnordered::new(),
             bytes_in_flight: 0,
+            copied,
             partition: None,
             may_be_ready: false,
         };
@@ -243,11 +237,14 @@ impl Node {
             state.given_up = true;
             state.cancelled.notify_one();
         }
-        let Some(partition) = self.departures.take_waiting(id) else { return };
+        let Some((partition, paused)) = self.departures.take_waiting(id) else { return };
+        self.record_move_pause(paused);
         // While it waits here it cannot come back, so it has not been elsewhere.
         if entry.server == self.id() {
+            self.moves.outgoing.give_up();
             self.serve_again(partition);
         } else {
+            self.moves.outgoing.end();
             self.forget_departed(&partition, entry.server);
         }
     }
@@ -330,6 +327,7 @@ async fn in_time(future: impl Future<Output = ()>, most: Duration) -> bool {
 impl Departure<'_> {
     async fn run(&mut self) -> Result<(), MoveError> {
         let bytes = self.estimate().await?;
+        self.copied.set_total(bytes);
         self.call(MoveStep::Reserve { bytes }).await?;
         self.changes = Some(self.node.forwarding.begin_copy(self.id));
         let introduced = self.node.subscribers.introduce(self.to);
@@ -438,7 +436,10 @@ impl Departure<'_> {
     fn settle(&mut self, SentChange { bytes, promise, answer }: SentChange) -> Result<(), MoveError> {
         self.bytes_in_flight -= bytes;
         drop(promise);
-        answer.map(drop).map_err(MoveError::Target)
+        answer.map_err(MoveError::Target)?;
+        self.copied.add(bytes);
+        self.node.moves.outgoing.add_bytes(bytes);
+        Ok(())
     }
 
     /// Sends a change to the target, after those that were sent before.
@@ -547,6 +548,7 @@ impl Departure<'_> {
 impl Drop for Departure<'_> {
     fn drop(&mut self) {
         if !self.may_be_ready {
+            self.node.moves.outgoing.give_up();
             if self.node.departures.is(self.id, &self.cancelled) {
                 match self.partition.take() {
                     Some(partition) => self.node.serve_again(partition),

@@ -41,9 +41,4 @@ impl Node {
         }
         Ok(loads)
     }
-
-    /// The number of files and opens of this host that need the node, whatever it serves.
-    pub fn pins(&self) -> u32 {
-        u32::try_from(self.hosted.files() + self.open_leases.len()).unwrap_or(u32::MAX)
-    }
 }

@@ -26,8 +26,12 @@ mod arrival;
 mod departure;
 mod forwarding_store;
 mod loads;
+mod move_counters;
+mod move_error;
 
 pub use arrival::Arrivals;
-pub use departure::{Departures, MoveError, MoveLink};
+pub use departure::{Departures, MoveLink};
 pub use forwarding_store::ForwardingStore;
 pub use loads::LocalLoad;
+pub use move_counters::{MoveCounts, MoveProgress, NodeMoves};
+pub use move_error::MoveError;

@@ -11,7 +11,7 @@ use crate::{
     socket::{framed::Framed, stream::Stream, unix_socket::UnixSocket},
 };
 use bytes::Bytes;
-use node::{BackingFd, Node, WorkerKind};
+use node::{BackingFd, ClientRegistration, Node, WorkerKind};
 use rustix::{
     pipe::{PipeFlags, pipe_with},
     process::{PidfdFlags, pidfd_open},
@@ -29,7 +29,10 @@ use tokio::{
     io::{AsyncReadExt, unix::AsyncFd},
     net::unix::pipe,
 };
-use wire::codec::{self, ShmPayload, ShmRange, encode_write_segment};
+use wire::{
+    Extent,
+    codec::{self, ShmPayload, ShmRange, encode_write_segment},
+};
 
 /// Leases of one client.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub struct LeaseTable {
     limits: ServerLimits,
     liveness_pipe: pipe::Receiver,
     process: Arc<ClientProcess>,
+    /// The client's place in the node's list, which stays until its leases have ended.
+    registration: Arc<ClientRegistration>,
 }
 
 /// Pin of what is leased.
@@ -63,13 +68,21 @@ pub struct ClientProcess {
 impl LeaseTable {
     /// Creates the state of a client without leases, and the end of the pipe for it. Returns `None`
     /// if nothing may be leased: the client is on another host or of another user.
-    pub fn for_client(stream: &Stream, limits: ServerLimits) -> io::Result<Option<(Self, OwnedFd)>> {
+    pub fn for_client(node: &Arc<Node>, stream: &Stream, limits: ServerLimits) -> io::Result<Option<(Self, OwnedFd)>> {
         let Some(stream) = stream.unix().filter(|_| stream.is_of_our_user()) else { return Ok(None) };
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let (liveness_pipe, process) =
             (pipe::Receiver::from_owned_fd(ours)?, Arc::new(ClientProcess::of_peer(stream)?));
         let (leases, viewed_bytes, segment, has_no_segment) = (HashMap::new(), 0, None, false);
-        Ok(Some((Self { leases, viewed_bytes, segment, has_no_segment, limits, liveness_pipe, process }, theirs)))
+        let registration = Arc::new(node.register_client(process.id()));
+        let table =
+            Self { leases, viewed_bytes, segment, has_no_segment, limits, liveness_pipe, process, registration };
+        Ok(Some((table, theirs)))
+    }
+
+    /// The client's place in the node's list.
+    pub fn registration(&self) -> Arc<ClientRegistration> {
+        self.registration.clone()
     }
 
     /// Process of the client.
@@ -114,8 +127,9 @@ impl LeaseTable {
     }
 
     /// Leases a descriptor under a new number; returns the copy to send.
-    pub fn lease_fd(&mut self, id: u64, backing: BackingFd) -> io::Result<OwnedFd> {
+    pub fn lease_fd(&mut self, id: u64, extent: Extent, backing: BackingFd) -> io::Result<OwnedFd> {
         let descriptor = backing.as_fd().try_clone_to_owned()?;
+        self.registration.add_extent(id, extent);
         self.leases.insert(id, LeasePin::Extent(backing));
         Ok(descriptor)
     }
@@ -154,6 +168,7 @@ impl LeaseTable {
     /// Ends leases that the client has released.
     pub fn release(&mut self, ids: &[u64]) {
         for id in ids {
+            self.registration.end_lease(*id);
             if let Some(LeasePin::Views(_, length)) = self.leases.remove(id) {
                 self.viewed_bytes -= length;
             }

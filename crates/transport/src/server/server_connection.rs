@@ -23,7 +23,7 @@ use crate::{
 };
 use bytes::{Buf, Bytes};
 use client::poll_now;
-use node::{Node, OnInvalidate, ReplyFuture};
+use node::{ClientRegistration, Node, OnInvalidate, ReplyFuture};
 use parking_lot::Mutex;
 use placement::{Epoch, PartitionId};
 use std::{
@@ -47,8 +47,8 @@ use tokio::{
 use wire::{
     Answer, Body, Failure, HelloReply, LockOwner, Object, OpenFlags, OpenLeaseId, Refusal, Request, Session,
     codec::{
-        RequestInShm, ShmPayload, ToNode, begins_stripe, body_bulk, encode_fd_passing, encode_pong, encode_recalls,
-        encode_reply, encode_reply_in_shm,
+        RequestInShm, ShmPayload, ToNode, answer_bulk_bytes, begins_stripe, body_bulk, encode_fd_passing, encode_pong,
+        encode_recalls, encode_reply, encode_reply_in_shm,
     },
     frame::DecodeError,
     handshake::Token,
@@ -121,6 +121,10 @@ struct ServerConnection {
     may_bind_host_files: bool,
     /// Leases of this client; `None` if it may have none.
     leases: Option<LeaseTable>,
+    /// Its place in the node's list of clients.
+    registration: Arc<ClientRegistration>,
+    /// Requests of managers and of moves, which are not counted as those of clients.
+    uncounted: BTreeSet<u64>,
     /// Id and flags of the descriptor that the client wants of the file that its next request
     /// opens.
     attaching: Option<(u64, OpenFlags)>,
@@ -135,6 +139,8 @@ impl ServerConnection {
     fn new(state: Arc<ServerState>, mut framed: Framed, short_lived: bool) -> Self {
         let (invalidations, batches) = InvalidationQueue::new();
         let leases = start_leasing(&state, &mut framed);
+        let unleased = || Arc::new(state.node.register_client(None));
+        let registration = leases.as_ref().map_or_else(unleased, LeaseTable::registration);
         let segments = state.segments.as_ref().filter(|_| leases.is_some());
         let exported = segments.map(|segments| ExportedSegments::new(segments, short_lived, &mut framed));
         state.segments.iter().for_each(|segments| framed.frames.receive_into(segments.clone()));
@@ -153,6 +159,8 @@ impl ServerConnection {
             batches,
             may_bind_host_files,
             leases,
+            registration,
+            uncounted: BTreeSet::new(),
             attaching: None,
             closed: Vec::new(),
             exported,
@@ -280,6 +288,7 @@ impl ServerConnection {
                 self.reply(id, &answered);
             }
             ToNode::Cancel { id } => {
+                self.uncounted.remove(&id);
                 if let Some(waiting) = self.remove_waiting(id) {
                     waiting.abort();
                 }
@@ -354,6 +363,11 @@ impl ServerConnection {
             self.state.node.unlock_on_close(process, *lease);
         }
         let (bytes, session) = (body_bulk(&request.body).map_or(0, Bytes::len), request.session);
+        if matches!(request.body, Body::Manage { .. } | Body::Move { .. }) {
+            self.uncounted.insert(id);
+        } else {
+            self.registration.count_request(bytes);
+        }
         let of_stripe = begins_stripe(&request.body).map_or(0, Bytes::len);
         if let (Some(leases), Some(exported), 1..) = (&mut self.leases, &self.exported, of_stripe) {
             leases.offer_write_segment(of_stripe, exported.segments(), &mut self.framed);
@@ -455,6 +469,7 @@ impl ServerConnection {
         let first = self.sessions.contains(&session) || self.state.live_sessions.lock().insert(session);
         if first {
             self.sessions.insert(session);
+            self.registration.add_session(session);
         }
         first
     }
@@ -483,6 +498,9 @@ impl ServerConnection {
     }
 
     fn reply(&mut self, id: u64, answered: &ReplyResult) {
+        if !self.uncounted.remove(&id) {
+            self.registration.count_answer(answered.as_ref().map_or(0, answer_bulk_bytes));
+        }
         let Self { leases, exported, framed, .. } = self;
         let place = |pieces: &[Bytes]| leases.as_mut()?.place(id, pieces, exported.as_mut()?, framed);
         match answered.as_ref().ok().and_then(|answer| reply_by_ref(answer, place)) {
@@ -513,7 +531,7 @@ impl ServerConnection {
 
 /// Starts leasing to a client of this host, if the node has anything to lease.
 fn start_leasing(state: &ServerState, framed: &mut Framed) -> Option<LeaseTable> {
-    let (leases, liveness_pipe) = match LeaseTable::for_client(framed.stream(), state.limits) {
+    let (leases, liveness_pipe) = match LeaseTable::for_client(&state.node, framed.stream(), state.limits) {
         Ok(lends) => lends.filter(|_| state.segments.is_some() || state.node.supports_extent_files())?,
         Err(error) => {
             tracing::warn!(%error, "no descriptor can be leased to a client of this host");

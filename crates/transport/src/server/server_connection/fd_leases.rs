@@ -13,7 +13,7 @@ impl ServerConnection {
         let room = self.framed.may_push_fd();
         let Some(leases) = self.leases.as_mut().filter(|leases| room && leases.has_room()) else { return false };
         let Some(backing) = self.state.node.backing(extent, flags) else { return false };
-        match leases.lease_fd(id, backing) {
+        match leases.lease_fd(id, extent, backing) {
             Ok(descriptor) => self.framed.push_with_fd(descriptor, |out| encode_leased_fd(id, out)),
             Err(error) => {
                 tracing::warn!(%error, "a descriptor could not be leased");
