@@ -30,8 +30,9 @@ Value = Any
 PROGRAM = ModuleType("carrier_program")
 sys.modules[PROGRAM.__name__] = PROGRAM
 exec(CARRIER, PROGRAM.__dict__)  # noqa: S102 (as a run does)
-# A job is a session of its own; its id is that of its first process.
-SBATCH = '#!/bin/sh\nsetsid sh "$1" > /dev/null 2>&1 &\necho Submitted batch job $!\n'
+# A job is a session of its own; its id is that of its first process. The script is read at once, as
+# Dask removes it then.
+SBATCH = '#!/bin/sh\ncp "$1" "$HOME/job.$$"\nsetsid sh "$HOME/job.$$" > /dev/null 2>&1 &\necho Submitted batch job $!\n'
 SCANCEL = '#!/bin/sh\nkill -9 -- -"$1"\n'
 
 
