@@ -66,8 +66,12 @@ class Starting:
         command, pipe = [sys.executable, "-c", CARRIER], subprocess.PIPE
         self.process = subprocess.Popen(command, env=os.environ | environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
         body = {"cluster": {"hosts": [], "workers": 2, "options": {}, **cluster}, "run": "Flow_x-1", "binary": "/nowhere/tidemill", "wait": 30}
+        self.say({"open": body})
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Sends a message."""
         assert self.process.stdin
-        self.process.stdin.write(json.dumps({"open": body}) + "\n")
+        self.process.stdin.write(json.dumps(message) + "\n")
         self.process.stdin.flush()
 
     def hear(self) -> tuple[str, Any]:

@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from clusters import close_cluster, start_cluster
+    from clusters import close_cluster, correct_state, start_cluster
 
 try:
     import distributed
@@ -51,6 +51,8 @@ SOCKET_SECONDS_MAX, SOCKET_RETRY_SECONDS = 5.0, 0.2
 CALL_SECONDS_MAX, SAY_SECONDS_MAX, CLOSE_SECONDS_MAX = 30.0, 600.0, 5.0
 # Looks at the workers; those that are new together are waited for, and told in one message.
 WATCH_SECONDS, NEW_WORKERS_SECONDS, RECONNECT_SECONDS = 0.5, 1.0, 1.0
+# Looks at whether a cluster has as many workers as it should.
+ADAPT_SECONDS = 0.5
 # The last line of an agent, which serves no more.
 OVER = '"over"'
 # Values of JSON, and objects of Dask, which has few types.
@@ -218,6 +220,62 @@ def forget(topic: str, dask_scheduler: Value) -> None:
     dask_scheduler._broker.truncate(topic)
 
 
+class HostAdaptive(distributed.Adaptive):
+    """Has a cluster have as many workers as the run wants.
+
+    It closes workers of hosts that the run has released, for their nodes have left the pool. Of
+    others it closes only those that have not come yet.
+    """
+
+    def __init__(self, cluster: Value, **options: Value) -> None:
+        super().__init__(cluster, **{"interval": ADAPT_SECONDS, "wait_count": 1, **options})
+        self.wanted = len(cluster.plan)
+        self.released: set[str] = set()
+        # What is called with the reason if workers cannot be started.
+        self.on_failure: Callable[[str], None] = lambda _: None
+
+    async def adapt(self) -> None:
+        """Starts and closes workers, if there are too few or too many. Dask would only log failures."""
+        try:
+            await super().adapt()
+        except Exception as error:  # noqa: BLE001 (whatever a kind of cluster raises)
+            self.on_failure(str(error) or repr(error))
+
+    async def scale_up(self, n: Value) -> None:
+        """Starts workers, and waits for that. `Cluster.scale` would not tell that it failed."""
+        made: Value = self.cluster
+        while len(made.worker_spec) < n:
+            made.worker_spec.update(made.new_worker_spec())
+        await correct_state(made)
+
+    def follow(self, workers: int, release: list[str]) -> None:
+        """Takes what the run wants now."""
+        self.wanted = workers
+        self.released.update(release)
+
+    async def target(self) -> int:
+        """The number of workers that the run wants."""
+        return self.wanted
+
+    async def workers_to_close(self, target: int) -> list[Value]:  # noqa: ARG002 (Dask's signature)
+        """The names of the workers of released hosts, however many there should be."""
+        workers = self.cluster.scheduler_info["workers"].items()
+        return [worker["name"] for address, worker in workers if place_of(address) in self.released]
+
+    async def recommendations(self, target: int) -> dict[str, Value]:
+        """Released workers go first: Dask would rather close others that it takes for late."""
+        if names := await self.workers_to_close(target):
+            return {"status": "down", "workers": names}
+        # A host that is not there any more may come again.
+        self.released.clear()
+        return dict(await super().recommendations(target))
+
+
+def place_of(address: str) -> str:
+    """The part of a worker's address that names its host."""
+    return address.rpartition("://")[2].rpartition(":")[0]
+
+
 class Call:
     """A call that happens where it is unpickled.
 
@@ -271,6 +329,7 @@ class Carrier:
         # The cluster that this process starts, if it does, and the address of the scheduler.
         self.order, self.address = order.get("cluster", {}), order.get("address", "")
         self.cluster: Value = None
+        self.adaptive: HostAdaptive | None = None
         self.client: Value = None
         self.stream: Value = None
         self.spawned: set[asyncio.Future[Value]] = set()
@@ -354,8 +413,7 @@ class Carrier:
 
     def host_of(self, address: str) -> str:
         """The host in a worker's address. Workers inside of the scheduler's process have none."""
-        scheme, _, place = address.rpartition("://")
-        return self.host if scheme == "inproc" else place.rpartition(":")[0]
+        return self.host if address.startswith("inproc://") else place_of(address)
 
     def lost(self) -> bool:
         """Whether the connection to the scheduler broke, even if Dask has made another one."""
@@ -532,6 +590,13 @@ class Carrier:
                 del self.sockets[host]
                 self.tell("lines", {"host": host, "lines": [json.dumps({"gone": event["gone"]})]})
 
+    def scale(self, workers: int, release: list[str]) -> None:
+        """Has the cluster have so many workers, and close those of released hosts."""
+        if self.adaptive is None:
+            self.adaptive = self.cluster.adapt(Adaptive=HostAdaptive)
+            self.adaptive.on_failure = lambda why: self.tell("unscaled", {"why": why})
+        self.adaptive.follow(workers, release)
+
     async def close(self) -> None:
         """Removes the plug-in, and what Dask has of the run; ends a cluster that is the run's own."""
         client, self.client = self.client, None
@@ -581,6 +646,8 @@ class Carrier:
                     self.spawn(self.attach_worker(worker))
             elif kind == "orders":
                 self.spawn(self.orders(body))
+            elif kind == "scale":
+                self.scale(body["workers"], body["release"])
             elif kind == "post":
                 self.spawn(self.post(body["host"], body["lines"]))
 

@@ -54,15 +54,17 @@ def package(name: str, wanted: str) -> Object:
 
 async def start_cluster(order: Options, run: str, seconds: float) -> Object:
     """Starts a cluster of the kind that the run wants. It has `scheduler_address` and `close`."""
-    options, jobs = dict(order["options"]), 0
+    options, jobs, most = dict(order["options"]), 0, order.get("most")
     if order["kind"] == "ssh":
-        made = await ssh_cluster(order["hosts"], order["workers"], options, seconds)
+        made = await ssh_cluster(order["hosts"], most or order["workers"], options, seconds)
+        if most:
+            keep_spares(made, order["workers"])
     elif order["kind"] == "kubernetes":
         made = kubernetes_cluster(run, order["workers"], options)
     elif "SLURM_JOB_ID" in os.environ:
         made = Allocation(order["workers"], options)
     else:
-        made, jobs = slurm_cluster(options), order["workers"]
+        made, jobs = slurm_cluster(options, most), order["workers"]
     try:
         return await asyncio.wait_for(started(made, jobs), seconds)
     except BaseException as error:
@@ -77,12 +79,17 @@ async def started(made: Object, jobs: int) -> Object:
     await made
     if jobs:
         made.scale(jobs)
-        try:
-            await made._correct_state()
-        except RuntimeError as error:
-            why = str(error).rpartition("stderr:\n")[2].strip()
-            raise ClusterProblem(why, "options of Dask's class (docs/CLUSTER.md) and its configuration make the job script") from None
+        await correct_state(made)
     return made
+
+
+async def correct_state(made: Object) -> None:
+    """Waits until a cluster has started the workers that it should have, or submitted their jobs."""
+    try:
+        await made._correct_state()
+    except RuntimeError as error:
+        why = str(error).rpartition("stderr:\n")[2].strip()
+        raise ClusterProblem(why, "options of Dask's class (docs/CLUSTER.md) and its configuration make the job script") from None
 
 
 async def close_cluster(made: Object) -> None:
@@ -113,6 +120,23 @@ async def ssh_cluster(hosts: list[str], workers: int | None, options: Options, s
     return distributed.SSHCluster([hosts[host] for host in placed], asynchronous=True, **options)
 
 
+def keep_spares(made: Object, workers: int) -> None:
+    """Has a cluster begin with so many of its workers. It takes another one when it grows, in turn."""
+    specs = made.worker_spec
+    for name, spec in specs.items():
+        # Dask gives them no names, so it could not tell which of them have come.
+        spec["options"]["kwargs"] = {**spec["options"]["kwargs"], "name": name}
+    made.worker_spec, turns = dict(list(specs.items())[:workers]), list(specs)
+
+    def new_worker_spec() -> Options:
+        name = next(name for name in turns if name not in made.worker_spec)
+        # One that could not start is tried again after the others.
+        turns.append(turns.pop(turns.index(name)))
+        return {name: specs[name]}
+
+    made.new_worker_spec = new_worker_spec
+
+
 async def check_host(ssh: Object, host: str, connect: Options, python: str, seconds: float) -> str | None:
     """What is wrong with a host. Dask would not say which one it is, nor what Python said."""
     own = package("distributed", "distributed").__version__
@@ -129,11 +153,13 @@ async def check_host(ssh: Object, host: str, connect: Options, python: str, seco
     return None if version == own else f"{host}: {python} has distributed {version}, and here it is {own}"
 
 
-def slurm_cluster(options: Options) -> Object:
+def slurm_cluster(options: Options, most: int | None) -> Object:
     """A scheduler in this process, for workers that are jobs of Slurm."""
     jobqueue, config = package("dask_jobqueue", "dask-jobqueue"), package("dask.config", "dask")
     if config.get("jobqueue.slurm.processes", None) is None:
         options.setdefault("processes", 1)
+    if most and (options.get("processes") or config.get("jobqueue.slurm.processes")) != 1:
+        raise ClusterProblem("a cluster that grows needs jobs of one Dask worker each", "leave out the option processes, or --elastic")
     try:
         return jobqueue.SLURMCluster(asynchronous=True, **options)
     except (TypeError, ValueError) as error:

@@ -3,6 +3,7 @@
 use crate::cluster_target::{self, Allocation};
 use base::Problem;
 use clap::Args;
+use pool::NodeLimits;
 use run::ClusterSpec;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,8 +22,8 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "KEY=VALUE", requires = "on")]
     pub on_option: Vec<String>,
     /// Wait for this number of workers, or start it [default: take those that are there, or start
-    /// one on each host]
-    #[arg(long, value_name = "N", requires = "on", value_parser = clap::value_parser!(u32).range(1..))]
+    /// one on each host; with --elastic, MIN]
+    #[arg(long, value_name = "N", requires = "on", conflicts_with = "elastic", value_parser = clap::value_parser!(u32).range(1..))]
     pub workers: Option<u32>,
     /// How long to wait for the scheduler and for workers, in seconds
     #[arg(long, value_name = "SECONDS", requires = "on", default_value_t = 60)]
@@ -45,12 +46,16 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// The cluster; `None` without `--on`.
-    pub fn spec(&self) -> Result<Option<ClusterSpec>, Problem> {
+    /// The cluster; `None` without `--on`. With `elastic` its pool grows and shrinks by itself.
+    pub fn spec(&self, elastic: Option<NodeLimits>) -> Result<Option<ClusterSpec>, Problem> {
         let Some(on) = &self.on else { return Ok(None) };
         let program = std::env::current_exe()
             .map_err(|error| Problem::new(format!("this program's own path is unknown: {error}")))?;
-        let target = cluster_target::parse(on, self.workers, &self.on_option, Allocation::of_environment())?;
+        let allocation = Allocation::of_environment();
+        let target = match elastic {
+            Some(limits) => cluster_target::parse_elastic(on, limits, &self.on_option, allocation)?,
+            None => cluster_target::parse(on, self.workers, &self.on_option, allocation, false)?,
+        };
         Ok(Some(ClusterSpec {
             workers: cluster_target::workers_of(&target).or(self.workers),
             target,

@@ -1,6 +1,7 @@
 //! Cluster that `--on` names: what the words of the command line mean, without starting anything.
 
 use base::Problem;
+use pool::NodeLimits;
 use run::{ClusterKind, ClusterTarget, StartedCluster};
 use serde_json::{Map, Value};
 
@@ -23,12 +24,43 @@ impl Allocation {
     }
 }
 
-/// The cluster that `--on`, `--workers` and `--on-option` name.
+/// The cluster that `--on` and `--on-option` name, with the fewest workers that `--elastic` wants,
+/// and as a cluster that may grow.
+pub fn parse_elastic(
+    on: &str,
+    limits: NodeLimits,
+    options: &[String],
+    allocation: Option<Allocation>,
+) -> Result<ClusterTarget, Problem> {
+    let wrong = |why: &str, hint: &str| Err(Problem::new(format!("--on {on} with --elastic: {why}")).hint(hint));
+    let NodeLimits { min, max } = limits;
+    match parse(on, Some(min), options, allocation, true)? {
+        ClusterTarget::Scheduler(_) => wrong(
+            "this cluster runs already, and is not the run's to grow and shrink",
+            "leave out --elastic, or have the run start its cluster: ssh:HOST,HOST or slurm",
+        ),
+        ClusterTarget::Start(started) if started.kind == ClusterKind::Kubernetes => {
+            wrong("Dask's operator chooses itself which pods end", "leave out --elastic, and give --workers")
+        }
+        ClusterTarget::Start(started) if started.kind == ClusterKind::Slurm && allocation.is_some() => wrong(
+            "an allocation of Slurm neither grows nor shrinks",
+            "leave out --elastic; to submit jobs from inside of a job, unset SLURM_JOB_ID",
+        ),
+        ClusterTarget::Start(started) if started.kind == ClusterKind::Ssh && (max as usize) > started.hosts.len() => {
+            wrong(&format!("{max} nodes are more than hosts"), "name as many hosts as the pool may have nodes")
+        }
+        ClusterTarget::Start(started) => Ok(ClusterTarget::Start(StartedCluster { most: Some(max), ..started })),
+    }
+}
+
+/// The cluster that `--on`, `--workers` and `--on-option` name. One that grows may have more hosts
+/// than workers.
 pub fn parse(
     on: &str,
     workers: Option<u32>,
     options: &[String],
     allocation: Option<Allocation>,
+    grows: bool,
 ) -> Result<ClusterTarget, Problem> {
     if let Some((way, place)) = running(on) {
         if let Some(option) = options.first() {
@@ -41,7 +73,7 @@ pub fn parse(
         "slurm" => (ClusterKind::Slurm, Vec::new(), allocation.map(|allocation| allocation.hosts)),
         "kubernetes" => (ClusterKind::Kubernetes, Vec::new(), None),
         _ => {
-            let hosts = ssh_hosts(on, workers)?;
+            let hosts = ssh_hosts(on, workers.filter(|_| !grows))?;
             let count = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
             (ClusterKind::Ssh, hosts, Some(count))
         }
@@ -50,7 +82,13 @@ pub fn parse(
         return Err(Problem::new(format!("--on {on}: the number of workers is missing"))
             .hint(format!("for example: --on {on} --workers 4")));
     };
-    Ok(ClusterTarget::Start(StartedCluster { kind, hosts, workers: Some(workers), options: nested(options)? }))
+    Ok(ClusterTarget::Start(StartedCluster {
+        kind,
+        hosts,
+        workers: Some(workers),
+        most: None,
+        options: nested(options)?,
+    }))
 }
 
 /// Number of workers of a cluster that the run starts.
@@ -140,7 +178,7 @@ mod tests {
     use super::*;
 
     fn started(on: &str, workers: Option<u32>, allocation: Option<Allocation>) -> StartedCluster {
-        match parse(on, workers, &[], allocation).unwrap() {
+        match parse(on, workers, &[], allocation, false).unwrap() {
             ClusterTarget::Start(started) => started,
             ClusterTarget::Scheduler(address) => panic!("{address}"),
         }
@@ -148,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_cluster_is_named_by_the_address_of_its_scheduler() {
-        let address = |on| parse(on, None, &[], None).unwrap().to_string();
+        let address = |on| parse(on, None, &[], None, false).unwrap().to_string();
         assert_eq!(address("dask://10.0.0.7:8786"), "tcp://10.0.0.7:8786");
         assert_eq!(address("dask+tls://h:1"), "tls://h:1");
         assert_eq!(address("dask://[::1]:8786/"), "tcp://[::1]:8786");
@@ -162,6 +200,26 @@ mod tests {
         assert_eq!(started("slurm", Some(3), None).workers, Some(3));
         assert_eq!(started("slurm", None, Some(Allocation { hosts: 4 })).workers, Some(4));
         assert_eq!(started("slurm", Some(8), Some(Allocation { hosts: 4 })).workers, Some(8));
+    }
+
+    #[test]
+    fn a_cluster_that_grows_begins_with_the_fewest_workers() {
+        let limits = |min, max| NodeLimits { min, max };
+        let allocation = Some(Allocation { hosts: 4 });
+        match parse_elastic("ssh:a,b,c", limits(1, 3), &[], None).unwrap() {
+            ClusterTarget::Start(ssh) => assert_eq!((ssh.hosts.len(), ssh.workers, ssh.most), (3, Some(1), Some(3))),
+            ClusterTarget::Scheduler(address) => panic!("{address}"),
+        }
+        assert!(parse_elastic("slurm", limits(2, 8), &[], None).is_ok());
+        for (on, allocation, why) in [
+            ("dask://h:1", None, "not the run's to grow"),
+            ("kubernetes", None, "which pods end"),
+            ("slurm", allocation, "an allocation of Slurm"),
+            ("ssh:a,b", None, "3 nodes are more than hosts"),
+        ] {
+            let problem = parse_elastic(on, limits(1, 3), &[], allocation).unwrap_err();
+            assert!(problem.message.contains(why) && problem.hint.is_some(), "{problem}");
+        }
     }
 
     #[test]
@@ -182,7 +240,7 @@ mod tests {
             ("slurm", None, &[], "the number of workers is missing"),
             ("kubernetes", None, &[], "the number of workers is missing"),
         ] {
-            let problem = parse(wrong, workers, options, None).unwrap_err();
+            let problem = parse(wrong, workers, options, None, false).unwrap_err();
             assert!(problem.message.contains(why), "{problem}");
         }
     }

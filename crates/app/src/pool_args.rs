@@ -153,8 +153,8 @@ pub struct PolicyArgs {
 #[command(next_help_heading = "A pool that grows and shrinks by itself")]
 pub struct ElasticArgs {
     /// Keep the files in a pool of MIN to MAX nodes with --memory each; nodes are processes of this
-    /// machine, or what --start-command starts
-    #[arg(long, value_name = "MIN:MAX", conflicts_with_all = ["metrics", "on"])]
+    /// machine, or what --start-command starts, or hosts of the cluster that --on starts
+    #[arg(long, value_name = "MIN:MAX", conflicts_with = "metrics")]
     pub elastic: Option<String>,
     /// The policy: foresight, which looks at the tasks that are about to run; or one of `tidemill
     /// pool policy`

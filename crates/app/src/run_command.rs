@@ -97,6 +97,14 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow, resume: Option<PathBuf>)
             FileDirectories { data: loaded.data_dir.clone(), out: out_dir.clone(), texts: report_dir.join(TEXTS) };
         swift_source::plan(script, directories, &args.source.swift)
     });
+    let elastic = elastic_command::of_run(&args.elastic).map_err(|problem| vec![problem])?;
+    if args.cluster.on.is_some() && elastic.as_ref().is_some_and(|elastic| elastic.machines.is_some()) {
+        return Err(vec![
+            Problem::new("--start-command and --on both start machines")
+                .hint("with --on, the cluster starts the hosts of --elastic"),
+        ]);
+    }
+    let limits = elastic.as_ref().map(|elastic| elastic.limits);
     let keep_failed = args.keep_failed.then(|| std::path::absolute(report_dir.join("failed")).ok()).flatten();
     Ok(RunSpec {
         source,
@@ -134,8 +142,8 @@ fn spec(args: &RunArgs, loaded: source::LoadedWorkflow, resume: Option<PathBuf>)
         grace: exec::GRACE,
         resume,
         reuse: args.reuse.as_deref().map(recorded_run::directory).transpose().map_err(|problem| vec![problem])?,
-        cluster: args.cluster.spec().map_err(|problem| vec![problem])?,
-        elastic: elastic_command::of_run(&args.elastic).map_err(|problem| vec![problem])?,
+        cluster: args.cluster.spec(limits).map_err(|problem| vec![problem])?,
+        elastic,
         flow: loaded.flow.into(),
     })
 }

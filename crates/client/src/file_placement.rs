@@ -5,7 +5,12 @@ use placement::{
     Distribution, FileId, Layout, NodeId, PartitionId, PlacementDecision, PlacementSpec, Policy, directory_partition,
     single_partition,
 };
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use wire::{Command, Name, Object, Outcome, PLACEMENT, PlacementChoice, Refusal};
+
+/// True when this process has told that a placement names a node which has left: once for all
+/// files.
+static HAS_WARNED: AtomicBool = AtomicBool::new(false);
 
 impl Client {
     /// The local node: in this process, otherwise in another process of this host. The first, if
@@ -53,10 +58,17 @@ impl Client {
         (layout.in_partition(chosen), pending_policy)
     }
 
-    /// A partition of the node that a policy names or chooses; `None` if it gives no node.
+    /// A partition of the node that a policy names or chooses; `None` if it gives no node. A node
+    /// that holds nothing any more, since it has left the pool, places as `balanced`.
     async fn choose_partition(&self, policy: Policy, more: u64, hash: u64) -> Option<PartitionId> {
         let node = self.choose_node(policy, more).await?;
-        self.router().pick(node, hash)
+        if let Some(partition) = self.router().pick(node, hash) {
+            return Some(partition);
+        }
+        if !HAS_WARNED.swap(true, Relaxed) {
+            tracing::warn!("node {node} has left the pool: what is to lie there lies where most memory is free");
+        }
+        self.router().pick(self.choose_emptiest(more).await?, hash)
     }
 
     /// The node that a policy names, or chooses now for about `more` bytes.

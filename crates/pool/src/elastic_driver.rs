@@ -4,7 +4,8 @@
 //! ```text
 //!            +--- Add ----> Growing: the provisioner starts nodes, which join
 //!   Idle ----+                  |
-//!     ^      +-- Remove --> Shrinking: nodes are drained, and leave; if the others get full
+//!     ^      +-- Remove --> Quiescing: nodes get no more work, and end what they have
+//!     |                     Shrinking: nodes are drained, and leave; if the others get full
 //!     |                         |      meanwhile, those that are still there stay
 //!     +-------------------------+
 //! ```
@@ -81,6 +82,8 @@ pub struct ElasticDriver {
     spec: ElasticSpec,
     provisioner: Arc<dyn Provisioner>,
     foresight: Foresight,
+    /// Nodes that hold no data to speak of, and neither count nor leave.
+    uncounted: BTreeSet<NodeId>,
     /// The number of nodes at the start.
     initial: u32,
     began: Instant,
@@ -96,6 +99,7 @@ pub struct ElasticDriver {
 enum PoolChange {
     None,
     Growing(JoinHandle<Result<Vec<u32>, Problem>>),
+    Quiescing(BTreeSet<NodeId>),
     Shrinking(BTreeSet<NodeId>),
 }
 
@@ -109,6 +113,7 @@ impl ElasticDriver {
             spec,
             provisioner,
             foresight,
+            uncounted: BTreeSet::new(),
             initial: 0,
             began: now,
             change: PoolChange::None,
@@ -116,6 +121,13 @@ impl ElasticDriver {
             not_before: now,
             news: None,
         }
+    }
+
+    /// Leaves a node out of account, which holds no data to speak of and never leaves.
+    #[must_use]
+    pub fn without(mut self, node: NodeId) -> Self {
+        self.uncounted.insert(node);
+        self
     }
 
     /// Goes on until `end` is true, or until the pool has no manager for long. What is under way is
@@ -132,9 +144,10 @@ impl ElasticDriver {
         let path = self.path.clone();
         let mut pool = ResizedPool::open(&path, CHANGE_PATIENCE)?;
         let status = runtime.block_on(pool.status())?;
-        self.initial = u32::try_from(serving(&status).count()).unwrap_or(u32::MAX);
+        self.initial = u32::try_from(self.serving(&status).count()).unwrap_or(u32::MAX);
+        let uncounted = u32::try_from(self.uncounted.len()).unwrap_or(u32::MAX);
         let limits = &mut self.spec.limits;
-        limits.max = limits.max.min(pool.file.max_nodes);
+        limits.max = limits.max.min(pool.file.max_nodes.saturating_sub(uncounted));
         let (provisioner, mut failed_turns) = (self.provisioner.clone(), 0);
         while !*end.borrow_and_update() {
             let turned = self.turn(&runtime, &pool, on_event);
@@ -177,6 +190,11 @@ impl ElasticDriver {
                 self.take_started(runtime.block_on(start), on_event)
             }
             PoolChange::None | PoolChange::Growing(_) => false,
+            PoolChange::Quiescing(nodes) => {
+                let nodes = nodes.clone();
+                self.look_at_quiescing(runtime, pool, &status, &nodes, on_event)?;
+                false
+            }
             PoolChange::Shrinking(nodes) => {
                 let nodes = nodes.clone();
                 self.look_at_leaving(runtime, pool, &status, &nodes, on_event)?
@@ -199,7 +217,7 @@ impl ElasticDriver {
 
     /// The time for which requests wait for space: until more nodes have come, if some may.
     fn growth_wait(&self, status: &ClusterStatus) -> Duration {
-        let nodes = u32::try_from(serving(status).count()).unwrap_or(u32::MAX);
+        let nodes = u32::try_from(self.serving(status).count()).unwrap_or(u32::MAX);
         let is_under_way = matches!(self.change, PoolChange::Growing(_)) || status.state.moves().next().is_some();
         let is_allowed = nodes < self.spec.limits.max && self.failures < FAILURES_MAX;
         if is_under_way || is_allowed { self.provisioner.time_out() } else { Duration::ZERO }
@@ -232,19 +250,16 @@ impl ElasticDriver {
                 let text = decision.to_string();
                 self.news = Some(format!("{} {text}", self.spec.text));
                 on_event(ElasticEvent::Shrinks(text));
-                for node in &leaving {
-                    let drained = runtime.block_on(pool.managers.propose(ClusterEntry::Drain(*node)));
-                    drained.map_err(|error| crate::resize::manager_problem(&error))?;
-                }
-                self.change = PoolChange::Shrinking(leaving);
+                self.change = PoolChange::Quiescing(leaving.clone());
+                self.look_at_quiescing(runtime, pool, status, &leaving, on_event)?;
             }
         }
         Ok(())
     }
 
     fn decision(&mut self, status: &ClusterStatus) -> ScaleDecision {
-        let capacities: Vec<u64> = serving(status).map(|node| status.state.nodes()[&node].capacity).collect();
-        let reports = serving(status).filter_map(|node| status.usage.get(&node));
+        let capacities: Vec<u64> = self.serving(status).map(|node| status.state.nodes()[&node].capacity).collect();
+        let reports = self.serving(status).filter_map(|node| status.usage.get(&node));
         let (used, waiting) =
             reports.fold((0, 0), |(used, waiting), usage| (used + usage.used, waiting + usage.waiting));
         // Space comes to those who wait while partitions move to nodes that have just joined.
@@ -253,9 +268,15 @@ impl ElasticDriver {
         self.spec.policy.decide(usage, self.initial, self.spec.limits, self.began.elapsed())
     }
 
+    /// The nodes that take partitions, but those that do not count.
+    fn serving(&self, status: &ClusterStatus) -> impl Iterator<Item = NodeId> {
+        let serves = |node: &NodeId| status.state.nodes()[node].phase == NodePhase::Serving;
+        present_nodes(status).filter(move |node| serves(node) && !self.uncounted.contains(node))
+    }
+
     /// The nodes that leave: those that the provisioner has started, the last one first.
     fn leaving(&self, status: &ClusterStatus, count: u32) -> BTreeSet<NodeId> {
-        let present: BTreeSet<NodeId> = serving(status).filter(|node| !status.silent.contains(node)).collect();
+        let present: BTreeSet<NodeId> = self.serving(status).filter(|node| !status.silent.contains(node)).collect();
         let started = self.provisioner.started().into_iter().map(NodeId).filter(|node| present.contains(node));
         started.take(count as usize).collect()
     }
@@ -283,6 +304,29 @@ impl ElasticDriver {
         }
     }
 
+    /// Drains the nodes that are to leave as soon as they have no work, unless they have to stay.
+    fn look_at_quiescing(
+        &mut self,
+        runtime: &Runtime,
+        pool: &ResizedPool,
+        status: &ClusterStatus,
+        nodes: &BTreeSet<NodeId>,
+        on_event: &mut dyn FnMut(ElasticEvent),
+    ) -> Result<(), Problem> {
+        if self.provisioner.quiesce(&ids(nodes)) {
+            for node in nodes {
+                let drained = runtime.block_on(pool.managers.propose(ClusterEntry::Drain(*node)));
+                drained.map_err(|error| crate::resize::manager_problem(&error))?;
+            }
+            self.change = PoolChange::Shrinking(nodes.clone());
+        } else if matches!(self.decision(status), ScaleDecision::Add { .. }) {
+            self.provisioner.readmit(&ids(nodes));
+            self.change = PoolChange::None;
+            on_event(ElasticEvent::Stays(ids(nodes)));
+        }
+        Ok(())
+    }
+
     /// Looks whether nodes have left, or have to stay. True if they have left.
     fn look_at_leaving(
         &mut self,
@@ -292,7 +336,6 @@ impl ElasticDriver {
         nodes: &BTreeSet<NodeId>,
         on_event: &mut dyn FnMut(ElasticEvent),
     ) -> Result<bool, Problem> {
-        let ids = |nodes: &BTreeSet<NodeId>| nodes.iter().map(|node| node.0).collect::<Vec<_>>();
         let phase = |node: &NodeId| status.state.nodes().get(node).map(|known| known.phase);
         if nodes.iter().all(|node| matches!(phase(node), None | Some(NodePhase::Left))) {
             self.change = PoolChange::None;
@@ -302,7 +345,7 @@ impl ElasticDriver {
             return Ok(true);
         }
         if matches!(self.decision(status), ScaleDecision::Add { .. }) {
-            Self::keep(runtime, pool, nodes);
+            self.keep(runtime, pool, nodes);
             self.news = Some("the nodes that were to leave stay: the pool fills again".to_owned());
             self.change = PoolChange::None;
             on_event(ElasticEvent::Stays(ids(nodes)));
@@ -311,7 +354,8 @@ impl ElasticDriver {
     }
 
     /// Lets nodes that are drained stay.
-    fn keep(runtime: &Runtime, pool: &ResizedPool, nodes: &BTreeSet<NodeId>) {
+    fn keep(&self, runtime: &Runtime, pool: &ResizedPool, nodes: &BTreeSet<NodeId>) {
+        self.provisioner.readmit(&ids(nodes));
         for node in nodes {
             // One that has left meanwhile cannot stay.
             drop(runtime.block_on(pool.managers.propose(ClusterEntry::Admit(*node))));
@@ -327,9 +371,10 @@ impl ElasticDriver {
         drop(runtime.block_on(pool.managers.report_elastic(None)));
         match std::mem::replace(&mut self.change, PoolChange::None) {
             PoolChange::None => {}
+            PoolChange::Quiescing(nodes) => self.provisioner.readmit(&ids(&nodes)),
             PoolChange::Growing(start) => drop(self.take_started(runtime.block_on(start), on_event)),
             PoolChange::Shrinking(nodes) => {
-                Self::keep(runtime, pool, &nodes);
+                self.keep(runtime, pool, &nodes);
                 pool.write_file(runtime)?;
             }
         }
@@ -337,7 +382,6 @@ impl ElasticDriver {
     }
 }
 
-/// The nodes that take partitions.
-fn serving(status: &ClusterStatus) -> impl Iterator<Item = NodeId> {
-    present_nodes(status).filter(|node| status.state.nodes()[node].phase == NodePhase::Serving)
+fn ids(nodes: &BTreeSet<NodeId>) -> Vec<u32> {
+    nodes.iter().map(|node| node.0).collect()
 }

@@ -5,13 +5,14 @@ use crate::{
     PoolFile,
     bootstrap::Memory,
     connect::runtime,
-    launch::{LaunchTarget, LinkedHost},
+    launch::{BootstrapLink, LaunchTarget, LinkedHost},
     owned_pool::{node_command, spawn_node},
-    resize::{CHANGE_PATIENCE, ResizedPool},
+    resize::{CHANGE_PATIENCE, ResizedPool, manager_problem},
     start::PoolSpec,
     status::{NodeState, query_status},
 };
 use base::Problem;
+use cluster::ClusterEntry;
 use placement::NodeId;
 use rustix::system::uname;
 use std::{
@@ -28,6 +29,9 @@ use transport::Address;
 const ORPHAN_LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval of looks whether the node has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Longest time to wait until a node that was admitted has its share.
+const SHARE_WAIT: Duration = Duration::from_secs(30);
 
 /// The node with which a machine joins.
 #[derive(Clone, Debug)]
@@ -71,18 +75,7 @@ pub fn join(path: &Path, spec: &JoinSpec) -> Result<JoinedNode, Problem> {
     let orphan_wait = spec.orphan_wait;
     let address = spec.address.clone().unwrap_or_else(|| own_address(&pool.file));
     let host = LinkedHost { address, memory: spec.memory, slots: spec.slots, name: spec.name.clone() };
-    let spec = PoolSpec {
-        target: LaunchTarget::Linked(vec![host]),
-        memory: spec.memory,
-        slots: spec.slots,
-        port: None,
-        metrics: None,
-        max_nodes: Some(pool.file.max_nodes),
-        partitions: pool.file.partitions,
-        space_wait: spec.space_wait,
-        tls: true,
-        program: spec.program.clone(),
-    };
+    let spec = PoolSpec { program: spec.program.clone(), ..spec_of_host(&pool.file, host, spec.space_wait) };
     let joined = runtime().and_then(|runtime| pool.launch(&runtime, &spec, vec![link]));
     let Ok([NodeId(id)]) = joined.as_deref() else {
         let _ = child.kill();
@@ -91,6 +84,65 @@ pub fn join(path: &Path, spec: &JoinSpec) -> Result<JoinedNode, Problem> {
     };
     let id = *id;
     Ok(JoinedNode { path: path.to_owned(), id, child, orphan_wait })
+}
+
+/// Has a process on a host become a node of the pool of the pool file at `path`, and returns its
+/// id. The caller has started the process; `link` leads to it. The node takes no partitions before
+/// [`admit_linked`]. Blocks.
+///
+/// # Errors
+/// If the pool may not have another node, the node cannot start, or no manager answers.
+pub fn join_linked(path: &Path, host: LinkedHost, space_wait: Duration, link: BootstrapLink) -> Result<u32, Problem> {
+    let pool = ResizedPool::open(path, CHANGE_PATIENCE)?;
+    let spec = spec_of_host(&pool.file, host, space_wait);
+    let joined = pool.launch_unadmitted(&runtime()?, &spec, vec![link])?;
+    joined.first().map(|node| node.0).ok_or_else(|| Problem::new("the node did not join"))
+}
+
+/// Lets a node of [`join_linked`] take partitions, and waits until it has its share, or a part of
+/// it after a while. Blocks.
+///
+/// # Errors
+/// If it gets no partition, or no manager answers.
+pub fn admit_linked(path: &Path, node: u32) -> Result<(), Problem> {
+    let pool = ResizedPool::open(path, CHANGE_PATIENCE)?;
+    runtime()?.block_on(async {
+        pool.admit(NodeId(node)).await?;
+        // A pool that is used may take longer.
+        let settled = tokio::time::timeout(SHARE_WAIT, pool.settle(&mut |_| ())).await;
+        settled.unwrap_or(Ok(Vec::new()))?;
+        let counts = pool.status().await?.state.map().partition_counts();
+        let has_share = counts.contains_key(&NodeId(node));
+        has_share.then_some(()).ok_or_else(|| Problem::new(format!("node {node} has got no share of the pool")))
+    })
+}
+
+/// Has the pool forget a node of [`join_linked`] that was not admitted. Blocks.
+///
+/// # Errors
+/// If no manager answers.
+pub fn dismiss_linked(path: &Path, node: u32) -> Result<(), Problem> {
+    let pool = ResizedPool::open(path, CHANGE_PATIENCE)?;
+    let runtime = runtime()?;
+    let leave = ClusterEntry::Leave { node: NodeId(node), lost: false };
+    runtime.block_on(pool.managers.propose(leave)).map_err(|error| manager_problem(&error))?;
+    pool.write_file(&runtime)
+}
+
+/// The specification of one node that joins a pool.
+fn spec_of_host(file: &PoolFile, host: LinkedHost, space_wait: Duration) -> PoolSpec {
+    PoolSpec {
+        memory: host.memory,
+        slots: host.slots,
+        target: LaunchTarget::Linked(vec![host]),
+        port: None,
+        metrics: None,
+        max_nodes: Some(file.max_nodes),
+        partitions: file.partitions,
+        space_wait,
+        tls: true,
+        program: PathBuf::new(),
+    }
 }
 
 impl JoinedNode {

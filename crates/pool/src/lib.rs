@@ -83,7 +83,7 @@ pub use connected_pool::ConnectedPool;
 pub use elastic_driver::{ElasticDriver, ElasticEvent, ElasticSpec, Foresight};
 pub use embedded::{embedded, embedded_client, embedded_node};
 pub use file::{NodeEntry, PoolFile};
-pub use join::{JoinSpec, JoinedNode, join};
+pub use join::{JoinSpec, JoinedNode, admit_linked, dismiss_linked, join, join_linked};
 pub use launch::{BootstrapLink, LaunchTarget, LinkedHost};
 pub use local_endpoint::LocalEndpoint;
 pub use manager::{

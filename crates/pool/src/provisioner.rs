@@ -20,6 +20,18 @@ pub trait Provisioner: fmt::Debug + Send + Sync {
     /// If none has joined; the problem says why.
     fn start(&self, nodes: u32) -> Result<Vec<u32>, Problem>;
 
+    /// Has these nodes get no more work, since they are to leave. True when they have none. Called
+    /// at each look at the pool until then; does not block.
+    fn quiesce(&self, nodes: &[u32]) -> bool {
+        let _ = nodes;
+        true
+    }
+
+    /// Lets nodes get work again that were to leave, and stay.
+    fn readmit(&self, nodes: &[u32]) {
+        let _ = nodes;
+    }
+
     /// Ends what is left of the machines of these nodes, which have left the pool. Blocks for a
     /// short while.
     fn release(&self, nodes: &[u32]);

@@ -201,6 +201,27 @@ impl<'a> ResizedPool<'a> {
         spec: &PoolSpec,
         links: Vec<BootstrapLink>,
     ) -> Result<Vec<NodeId>, Problem> {
+        let joined = self.launch_unadmitted(runtime, spec, links)?;
+        // From now on they end no more with this process, and may take partitions.
+        for node in &joined {
+            runtime.block_on(self.admit(*node))?;
+        }
+        Ok(joined)
+    }
+
+    /// Lets a node take partitions that has joined.
+    pub async fn admit(&self, node: NodeId) -> Result<(), Problem> {
+        let admitted = self.managers.propose(ClusterEntry::Admit(node)).await;
+        admitted.map(drop).map_err(|error| manager_problem(&error))
+    }
+
+    /// Like [`Self::launch`]; the nodes take no partitions yet.
+    pub fn launch_unadmitted(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+        spec: &PoolSpec,
+        links: Vec<BootstrapLink>,
+    ) -> Result<Vec<NodeId>, Problem> {
         self.check_count(&runtime.block_on(self.status())?, spec.target.count() as usize)?;
         let (pool, token) = self.file.credentials();
         let plan = BootstrapPlan {
@@ -235,11 +256,6 @@ impl<'a> ResizedPool<'a> {
         }
         launched.send(&StarterMessage::Detach);
         launched.release(until);
-        // From now on they end no more with this process, and may take partitions.
-        for node in joined.values() {
-            let admitted = runtime.block_on(self.managers.propose(ClusterEntry::Admit(*node)));
-            admitted.map_err(|error| manager_problem(&error))?;
-        }
         Ok(joined.into_values().collect())
     }
 
@@ -265,7 +281,7 @@ impl<'a> ResizedPool<'a> {
     }
 
     /// Waits until each node that answers has its share; returns those that do not.
-    async fn settle(&self, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Vec<u32>, Problem> {
+    pub async fn settle(&self, progress: &mut dyn FnMut(ResizeProgress)) -> Result<Vec<u32>, Problem> {
         loop {
             let status = self.status().await?;
             let left = progress_of(&status);

@@ -9,8 +9,11 @@
 //! The root of the pool is at one node. If that is lost, a pool is formed anew, and lineage decides
 //! which tasks run again, as when a run is resumed: only exported files are left.
 
-use crate::cluster::{BeforePool, ClusterExecutor, FormedCluster, FormerAgents, OwnTools, form, join};
+use crate::cluster::{
+    BeforePool, BoardHandle, ClusterExecutor, ClusterProvisioner, FormedCluster, FormerAgents, OwnTools, form, join,
+};
 use crate::data_places::DataPlaces;
+use crate::elastic_run::{ElasticLink, ElasticThread};
 use crate::emergency_cleanup::EmergencyCleanup;
 use crate::event::RunEvent;
 use crate::event_loop::{EventLoop, ExportPlan, LoopContext, LoopEnd, OngoingPlan, PlanGrower};
@@ -29,6 +32,8 @@ use journal::JournalState;
 use placement::NodeId;
 use report::RunReport;
 use sched::{Scheduler, SchedulerOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -80,6 +85,8 @@ struct ClusterDriver<'a> {
 /// A pool with the run's files.
 struct RunPool {
     executor: ClusterExecutor,
+    /// What lets it grow and shrink, if it does.
+    elastic: Option<(ElasticThread, ElasticLink)>,
     files: RunFiles,
     usages: NodeUsages,
     refresh: AbortHandle,
@@ -102,8 +109,9 @@ impl ClusterDriver<'_> {
             return self.form_pool(&mut before, &taken.settled, 0, on_event).await;
         };
         let first_worker = state.workers.last_key_value().map_or(0, |(worker, _)| worker + 1);
-        if self.spec.flow.grows() {
-            // Its plan begins anew, and its tasks have other numbers.
+        if self.spec.flow.grows() || self.spec.elastic.is_some() {
+            // Its plan begins anew, and its tasks have other numbers; or a part of the pool may
+            // have ended with the cluster.
             (before.anew, before.agents) = (true, FormerAgents::of_journal(state));
             return self.form_pool(&mut before, &taken.settled, first_worker, on_event).await;
         }
@@ -171,7 +179,8 @@ impl ClusterDriver<'_> {
         let (head, pool) = (head(spec, &formed), formed.pool.clone());
         let threads = || formed.hosts.iter().map(|host| host.host.threads);
         let (slots, largest) = (threads().sum(), threads().max().unwrap_or(1));
-        let executor = ClusterExecutor::new(formed, cluster.lease, first_worker);
+        let pool_file = formed.pool_file();
+        let mut executor = ClusterExecutor::new(formed, cluster.lease, first_worker);
         let first_node = executor.first_node();
         let prepared = async {
             too_large_tasks(spec, largest)?;
@@ -183,16 +192,35 @@ impl ClusterDriver<'_> {
             }
             settled.writers.iter().for_each(|(task, place)| files.set_writer(*task, *place));
             files.bind_exported(settled.files()).await.map_err(unseen)?;
-            Ok(files)
+            let elastic = self.let_grow(pool_file, (&mut executor, first_node), (&usages, &nodes));
+            Ok((files, elastic.map_err(|problem| vec![problem])?))
         };
         match prepared.await {
-            Ok(files) => Ok(RunPool { executor, files, usages, refresh, head, slots, is_new }),
+            Ok((files, elastic)) => Ok(RunPool { executor, elastic, files, usages, refresh, head, slots, is_new }),
             Err(problems) => {
                 refresh.abort();
                 *before = executor.close().await;
                 Err(problems)
             }
         }
+    }
+
+    /// Lets a pool grow and shrink by itself, if the run wants that.
+    fn let_grow(
+        &self,
+        pool_file: Option<PathBuf>,
+        (executor, first_node): (&mut ClusterExecutor, NodeId),
+        (usages, nodes): (&NodeUsages, &[NodeId]),
+    ) -> Result<Option<(ElasticThread, ElasticLink)>, Problem> {
+        let Some((spec, pool_file)) = self.spec.elastic.as_ref().zip(pool_file) else { return Ok(None) };
+        let board = BoardHandle::default();
+        executor.set_elastic(board.clone());
+        let hint = "`squeue`, or what workers print on their hosts, may say why; raise --wait if hosts take longer";
+        let provisioner = Arc::new(ClusterProvisioner::new(board, self.cluster.wait, hint.to_owned()));
+        let capacities = || nodes.iter().filter_map(|node| usages.of(*node)).map(|usage| usage.capacity);
+        let mean = capacities().sum::<u64>() / u64::try_from(capacities().count()).unwrap_or(u64::MAX).max(1);
+        let potential = mean.saturating_mul(spec.limits.max.into());
+        ElasticThread::start((&pool_file, spec), provisioner, Some(first_node), potential).map(Some)
     }
 
     /// Runs all tasks, in further pools if one is lost. The workflow of the specification grows
@@ -239,7 +267,8 @@ impl ClusterDriver<'_> {
         recorder: &mut Recorder,
         on_event: &mut dyn FnMut(&RunEvent),
     ) -> (LoopEnd, BeforePool) {
-        let RunPool { mut executor, files, usages, refresh, is_new, .. } = pool;
+        let RunPool { mut executor, elastic, files, usages, refresh, is_new, .. } = pool;
+        let (thread, link) = elastic.unzip();
         if is_new {
             recorder.pool_formed(executor.first_agent());
         }
@@ -254,7 +283,7 @@ impl ClusterDriver<'_> {
             keep_failed: keep_failed(&self.spec),
             settled,
             grower: None,
-            elastic: None,
+            elastic: link,
         };
         let (exports, cancel) = (ExportPlan::default(), self.cancel.clone());
         let mut event_loop = EventLoop::new(context, (scheduler, &mut executor), exports, recorder, on_event, cancel);
@@ -262,7 +291,7 @@ impl ClusterDriver<'_> {
         let mut end = Box::pin(event_loop.run()).await;
         // Removals in a pool that is lost wait for this thread.
         let files = end.files.take();
-        let _ = tokio::task::spawn_blocking(move || drop(files)).await;
+        let _ = tokio::task::spawn_blocking(move || drop((files, thread))).await;
         refresh.abort();
         (end, executor.close().await)
     }

@@ -71,14 +71,17 @@ impl DataPlaces {
     }
 
     /// The node at which an attempt on a worker makes its directory: that of its own host, unless
-    /// that is nearly full or `elsewhere` is asked for; then the one with most free memory. `None`
-    /// for a run on one host.
-    pub fn node_for(&self, worker: WorkerId, elsewhere: bool) -> Option<NodeId> {
+    /// that is nearly full, has no room for `bytes` more, or `elsewhere` is asked for; then the one
+    /// with most free memory. `None` for a run on one host.
+    pub fn node_for(&self, worker: WorkerId, elsewhere: bool, bytes: u64) -> Option<NodeId> {
         let place = self.workers.get(&worker)?;
         let own = self.nodes.iter().find(|node| node.0 == place.0).copied();
         let has_room = |node: &NodeId| {
             let usage = self.usages.of(*node);
-            usage.is_none_or(|usage| self.used_at(*node, usage) <= usage.capacity / 100 * FULL_PERCENT)
+            usage.is_none_or(|usage| {
+                let used = self.used_at(*node, usage);
+                used <= usage.capacity / 100 * FULL_PERCENT && used.saturating_add(bytes) <= usage.capacity
+            })
         };
         let free = |node: &NodeId| {
             self.usages.of(*node).map_or(0, |usage| usage.capacity.saturating_sub(self.used_at(*node, usage)))
@@ -108,6 +111,11 @@ impl DataPlaces {
         self.data.remove(&data);
     }
 
+    /// The nodes on hosts of workers.
+    pub fn nodes(&self) -> impl Iterator<Item = PlaceId> + '_ {
+        self.nodes.iter().map(|node| PlaceId(node.0))
+    }
+
     /// The nodes with the capacity and the use of each, in bytes.
     pub fn states(&self) -> impl Iterator<Item = (PlaceId, u64, u64)> + '_ {
         let state = |node: &NodeId| {
@@ -117,8 +125,8 @@ impl DataPlaces {
         self.nodes.iter().filter_map(state)
     }
 
-    /// Removes a worker that is lost, and the node of its host. Returns the members that are lost
-    /// with it, by ascending numbers.
+    /// Removes a worker that is lost or released, and the node of its host. Returns the members
+    /// that were there, by ascending numbers.
     pub fn lose(&mut self, worker: WorkerId) -> Vec<DataId> {
         let Some(place) = self.workers.remove(&worker) else { return Vec::new() };
         self.nodes.remove(&NodeId(place.0));
@@ -153,8 +161,10 @@ mod tests {
     fn outputs_lie_at_the_own_node_unless_that_is_full() {
         let mut places = places(&[(1, 0), (2, 950), (3, 500)]);
         let node =
-            |places: &DataPlaces, worker, elsewhere| places.node_for(WorkerId(worker), elsewhere).map(|node| node.0);
+            |places: &DataPlaces, worker, elsewhere| places.node_for(WorkerId(worker), elsewhere, 0).map(|node| node.0);
         assert_eq!([0, 1, 2].map(|worker| node(&places, worker, false)), [Some(1), Some(1), Some(3)]);
+        let large = places.node_for(WorkerId(2), false, 501).map(|node| node.0);
+        assert_eq!(large, Some(1), "its own node has no room for so much");
         assert_eq!(node(&places, 2, true), Some(1), "that found no space at its own node");
         places.add_worker(WorkerId(9), PlaceId(70_000), None);
         assert_eq!(node(&places, 9, false), Some(1), "a host without a node");
@@ -176,7 +186,7 @@ mod tests {
         places.remove(DataId(4));
         assert_eq!(places.lose(WorkerId(0)), [DataId(1), DataId(3)]);
         assert_eq!((places.of(DataId(1)), places.of(DataId(2))), (None, Some(PlaceId(2))));
-        assert_eq!(places.node_for(WorkerId(0), false), None);
+        assert_eq!(places.node_for(WorkerId(0), false, 0), None);
         assert_eq!(places.states().count(), 1);
     }
 }

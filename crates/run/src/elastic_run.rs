@@ -4,6 +4,7 @@
 use base::{ByteSize, Problem};
 use client::{Client, RetryPolicy};
 use parking_lot::Mutex;
+use placement::NodeId;
 use pool::{
     CommandProvisioner, ElasticDriver, ElasticEvent, ElasticPolicy, ElasticSpec, ForeseenUse, MachineCommands, Memory,
     NodeLimits, OwnedPool, OwnedPoolSpec, Provisioner,
@@ -44,8 +45,7 @@ pub struct ElasticRun {
     pub client: Client,
     /// The runtime of the connections.
     pub io: Handle,
-    stop: watch::Sender<bool>,
-    driver: Option<JoinHandle<()>>,
+    driver: Option<ElasticThread>,
     provisioner: Arc<dyn Provisioner>,
     /// The nodes of this machine. The last owner ends them.
     owned: Arc<OwnedPool>,
@@ -62,11 +62,62 @@ pub struct ElasticLink {
     pub potential: u64,
     /// Keeps the usage of its nodes known, as long as this lives.
     pub refresh: Option<AbortHandle>,
+    /// True if no node could be added the last time.
+    pub is_stuck: bool,
 }
 
 impl Drop for ElasticLink {
     fn drop(&mut self) {
         self.refresh.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// The thread that lets a pool grow and shrink. Dropping this ends what is under way.
+#[derive(Debug)]
+pub struct ElasticThread {
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+    provisioner: Arc<dyn Provisioner>,
+}
+
+impl ElasticThread {
+    /// Lets the pool of a pool file grow and shrink from now on. `uncounted` is a node that holds
+    /// no data of tasks; `potential` is the memory that the pool may have, in bytes.
+    pub fn start(
+        (file, spec): (&Path, &ElasticRunSpec),
+        provisioner: Arc<dyn Provisioner>,
+        uncounted: Option<NodeId>,
+        potential: u64,
+    ) -> Result<(Self, ElasticLink), Problem> {
+        let (stop, end) = watch::channel(false);
+        let (sender, events) = unbounded_channel();
+        let foreseen = Arc::new(Mutex::new(None));
+        let elastic = ElasticSpec { text: spec.text.clone(), policy: spec.policy.clone(), limits: spec.limits };
+        let foresight = foreseen.clone();
+        let driver =
+            ElasticDriver::new(file.to_owned(), elastic, provisioner.clone(), Box::new(move || *foresight.lock()));
+        let driver = uncounted.into_iter().fold(driver, ElasticDriver::without);
+        let work = move || {
+            // Nobody listens when the run has ended.
+            let mut tell = |event| drop(sender.send(event));
+            if let Err(problem) = driver.run(end, &mut tell) {
+                tell(ElasticEvent::Failed(problem));
+            }
+        };
+        let thread = thread::Builder::new().name("elastic".into()).spawn(work);
+        let thread = thread.map_err(|error| Problem::new(format!("no thread for the elastic pool: {error}")))?;
+        let link = ElasticLink { events, foreseen, potential, refresh: None, is_stuck: false };
+        Ok((Self { stop, thread: Some(thread), provisioner }, link))
+    }
+}
+
+impl Drop for ElasticThread {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        self.provisioner.cancel();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -100,36 +151,15 @@ impl ElasticRun {
         };
         let io = pool::io_runtime()?;
         let client = connect(&file)?;
-        let (stop, end) = watch::channel(false);
-        let (sender, events) = unbounded_channel();
-        let foreseen = Arc::new(Mutex::new(None));
-        let driver = {
-            let elastic = ElasticSpec { text: spec.text.clone(), policy: spec.policy.clone(), limits };
-            let (provisioner, foreseen) = (provisioner.clone(), foreseen.clone());
-            let driver = ElasticDriver::new(file.clone(), elastic, provisioner, Box::new(move || *foreseen.lock()));
-            move || {
-                // Nobody listens when the run has ended.
-                let mut tell = |event| drop(sender.send(event));
-                if let Err(problem) = driver.run(end, &mut tell) {
-                    tell(ElasticEvent::Failed(problem));
-                }
-            }
-        };
-        let driver = thread::Builder::new().name("elastic".into()).spawn(driver);
-        let driver = driver.map_err(|error| Problem::new(format!("no thread for the elastic pool: {error}")))?;
-        let link =
-            ElasticLink { events, foreseen, potential: memory.0.saturating_mul(u64::from(limits.max)), refresh: None };
-        Ok((Self { file, client, io, stop, driver: Some(driver), provisioner, owned }, link))
+        let potential = memory.0.saturating_mul(u64::from(limits.max));
+        let (driver, link) = ElasticThread::start((&file, spec), provisioner.clone(), None, potential)?;
+        Ok((Self { file, client, io, driver: Some(driver), provisioner, owned }, link))
     }
 }
 
 impl Drop for ElasticRun {
     fn drop(&mut self) {
-        self.stop.send_replace(true);
-        self.provisioner.cancel();
-        if let Some(driver) = self.driver.take() {
-            let _ = driver.join();
-        }
+        drop(self.driver.take());
         // Nodes on other machines end only if they are told.
         let started = self.provisioner.started();
         if let Err(problem) = pool::stop(&self.file, None) {

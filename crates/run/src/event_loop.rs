@@ -234,8 +234,7 @@ impl<'a> EventLoop<'a> {
         if let Some(files) = &self.context.files {
             let mut state = files.pool_state();
             state.used = state.used.saturating_sub(self.context.places.copies.bytes());
-            // Tasks start as if the pool had grown already: it grows because they do.
-            state.capacity = state.capacity.max(self.context.elastic.as_ref().map_or(0, |link| link.potential));
+            state.capacity = state.capacity.max(self.potential());
             self.send_event(SchedulerEvent::Pool(state));
         }
     }
@@ -290,7 +289,7 @@ impl<'a> EventLoop<'a> {
         let is_elsewhere = self.elsewhere.remove(&task);
         let node = match self.context.settled.running.remove(&task) {
             Some(place) if place.attempt == attempt => place.node,
-            _ => self.context.places.node_for(worker, is_elsewhere),
+            _ => self.context.places.node_for(worker, is_elsewhere, self.bytes_for_node(task)),
         };
         let place = AttemptPlace { attempt, node };
         self.running.insert(AttemptId { task, attempt }, PlacedAttempt { worker, slot, place, superseded: false });

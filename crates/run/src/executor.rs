@@ -78,6 +78,12 @@ pub enum ExecutorEvent {
         /// The members, with the bytes that each copy takes.
         copies: Vec<(DataId, u64)>,
     },
+    /// A worker is released: it runs nothing, and the node of its host has left the pool. What lay
+    /// there lies at other nodes.
+    Released {
+        /// The worker.
+        worker: WorkerId,
+    },
     /// A worker is gone, and so are the attempts that it ran: no event of them follows.
     Lost {
         /// The worker.

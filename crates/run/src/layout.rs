@@ -13,6 +13,8 @@ use placement::NodeId;
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
+/// Directory of copies of inputs at a node, in that of the node.
+pub const COPIES: &str = "cache";
 /// Directory of inputs.
 pub const INPUTS: &str = "data";
 

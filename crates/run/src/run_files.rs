@@ -8,6 +8,7 @@ use flow::{DataId, TaskId};
 use placement::{NodeId, Policy};
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,9 +60,7 @@ impl RunFiles {
     }
 
     async fn set_placement(&self, directory: &Path, policy: Policy) -> Result<(), WorkspaceError> {
-        let file = self.base.make_dir(directory).await?;
-        let set = self.base.pool.set_xattr(file, PLACEMENT, policy.to_string().into(), XattrMode::Set, false);
-        set.await.map_err(WorkspaceError::pool(directory))
+        set_placement(&self.base.pool, directory, policy).await
     }
 
     /// Like [`Self::provide_inputs`] in a pool of several nodes: inputs are shown by `first`, which
@@ -70,7 +69,7 @@ impl RunFiles {
         self.set_placement(Path::new(""), Policy::At(first)).await?;
         self.base.make_dir(Path::new(layout::INPUTS)).await?;
         for node in nodes {
-            self.set_placement(Path::new(&layout::node_dir(*node)), Policy::At(*node)).await?;
+            make_node_dir(&self.base.pool, *node).await?;
         }
         self.provide_inputs().await
     }
@@ -168,6 +167,11 @@ impl RunFiles {
         self.remover.remove_leaving(self.place_of(id), bytes);
     }
 
+    /// Removes the copies of inputs soon that were made for the tasks of a node's host.
+    pub fn remove_copies_at(&self, node: NodeId) {
+        self.remover.remove(Path::new(&layout::node_dir(node)).join(layout::COPIES));
+    }
+
     /// Removes the directory of an attempt soon.
     pub fn remove_attempt(&self, task: TaskId, place: AttemptPlace) {
         self.remover.remove(layout::attempt_dir(&self.flow, task, place));
@@ -206,6 +210,18 @@ impl RunFiles {
     pub fn close(&mut self) {
         self.remover.close();
     }
+}
+
+/// Makes the directory in which attempts at a node work.
+pub async fn make_node_dir(pool: &Vfs, node: NodeId) -> Result<(), WorkspaceError> {
+    set_placement(pool, Path::new(&layout::node_dir(node)), Policy::At(node)).await
+}
+
+async fn set_placement(pool: &Vfs, directory: &Path, policy: Policy) -> Result<(), WorkspaceError> {
+    let made = pool.make_directories(directory.as_os_str().as_bytes()).await;
+    let file = made.map_err(WorkspaceError::pool(directory))?.file;
+    let set = pool.set_xattr(file, PLACEMENT, policy.to_string().into(), XattrMode::Set, false);
+    set.await.map_err(WorkspaceError::pool(directory))
 }
 
 /// Access to the pool for work that goes on beside the run: exports, and files of failed tasks.

@@ -135,6 +135,9 @@ pub struct StartedCluster {
     pub hosts: Vec<String>,
     /// Number of workers; `None`: one on each host.
     pub workers: Option<u32>,
+    /// The most workers that it may have later; `None` if it does not grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most: Option<u32>,
     /// Options of Dask's class.
     pub options: serde_json::Map<String, serde_json::Value>,
 }

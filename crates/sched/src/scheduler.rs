@@ -19,7 +19,7 @@ use crate::messages::{
 use crate::messages::{DataTarget, Location};
 use crate::policy::SchedulingPolicy;
 use crate::resources::{Demand, FreeResources, MachineCapacity, PlaceId, SlotId, WorkerId};
-use crate::space::{ForeseenBytes, SpaceRules, foresee};
+use crate::space::{ForeseenBytes, SpaceRules, expected_bytes, foresee};
 use crate::table::{DataState, RunningAttempt, TaskState, TaskTable};
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
@@ -244,6 +244,11 @@ impl Scheduler {
     /// The size of a datum in bytes; 0 if it is not known yet.
     pub fn bytes_of(&self, data: DataId) -> u64 {
         self.space.size(data)
+    }
+
+    /// The bytes that a task which runs is expected to write; 0 if that is not known.
+    pub fn expected_bytes(&self, task: TaskId) -> u64 {
+        expected_bytes(&self.space, task)
     }
 
     /// The bytes of a task's inputs: those at a place, and those that are not there.

@@ -33,7 +33,7 @@ use crate::table::TaskTable;
 use crate::task_map::TaskMap;
 use crate::workers::Workers;
 use flow::{DataId, TaskId, ToolId};
-pub use foresight::{ForeseenBytes, foresee};
+pub use foresight::{ForeseenBytes, expected_bytes, foresee};
 use std::collections::{BTreeSet, HashMap};
 
 /// The state of the pool, in bytes.

@@ -117,10 +117,11 @@ impl Router {
     }
 
     /// Takes the entry of a partition that a node has answered, if it is newer; and asks that node
-    /// for its map if the partition is at a node that is not known yet.
+    /// for its map if the partition is at a node that is not known yet, or not to hold partitions:
+    /// one that has just joined has others too.
     async fn learn_from(&self, link: &NodeLink, moved: MovedPartition) -> Outcome<()> {
         let MovedPartition { partition, entry } = moved;
-        if self.nodes.link(entry.server).is_none() {
+        if self.nodes.link(entry.server).is_none() || self.pick(entry.server, 0).is_none() {
             let map = self.query_map(link).await?;
             self.learn_map(&map);
         }

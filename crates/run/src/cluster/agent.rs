@@ -260,7 +260,7 @@ impl AgentHost {
             Some(workspace.with_host_paths())
         };
         provide_trees(&mut tools, (&start.trees, &pool), &mut self.registration)?;
-        let node = setup.node.filter(|_| workspace.is_some());
+        let node = start.node.or(setup.node).filter(|_| workspace.is_some());
         let copies = node.map(|node| InputCopies::new(pool.clone(), NodeId(node), usages));
         let limits = MemoryBudget::read();
         let copies_max = limits.copies().0;

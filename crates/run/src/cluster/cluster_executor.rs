@@ -12,24 +12,25 @@
 //! worker again. Its agent ends what runs there, and keeps the node; lines go through the pool
 //! meanwhile.
 
-use super::agent_link::AgentLink;
+mod closing;
+mod elastic;
+
 use super::beat_clock::RUN_CLOCK;
 use super::dask_carrier::{Carrier, CarrierHandle, ClusterHost, DaskConnection, FromCarrier, ToCarrier};
 use super::executor_host::{ExecutorHost, RESEND_AFTER, RunningOrder};
 use super::first_agent::FirstAgent;
-use super::form::{BeforePool, DaskLink, FormedCluster, FormedHost, JoiningHosts, agent_setup, same_inputs};
-use super::former_agents::{END_WAIT, FormerAgents};
+use super::form::{DaskLink, FormedCluster, FormedHost, JoiningHosts, same_inputs};
 use super::mailbox::Mailbox;
 use super::messages::{BEAT, FromAgent, SILENCE, ToAgent, key_text, line};
-use crate::environment::remove_stale_runs;
 use crate::executor::{Executor, ExecutorEvent};
 use crate::host_copies::UnusedCopies;
 use crate::host_runner::AttemptKey;
 use crate::order::AttemptOrder;
 use base::Problem;
+use elastic::{ElasticHosts, start_agent};
 use flow::TaskId;
 use journal::AgentTrace;
-use mount::{PoolRegistration, RuntimeDir};
+use mount::PoolRegistration;
 use placement::NodeId;
 use sched::{MachineCapacity, PlaceId, WorkerId};
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -41,10 +42,6 @@ use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use vfs::Vfs;
 
-/// Interval between two letters to an agent that should end.
-const LETTER_INTERVAL: Duration = Duration::from_millis(500);
-/// Time that agents which start while the run ends get to be there.
-const START_WAIT: Duration = Duration::from_secs(5);
 /// The longest time that orders which are sent ahead wait for more.
 const COLLECT_MAX: Duration = Duration::from_millis(20);
 /// The least time between two beats, while hosts are asked whether they live.
@@ -63,6 +60,10 @@ pub struct ClusterExecutor {
     first_node: NodeId,
     _registration: PoolRegistration,
     joining: JoiningHosts,
+    /// A pool that grows and shrinks by itself; `None` if it does not.
+    elastic: Option<ElasticHosts>,
+    /// Number of workers that a cluster of the run's own is to have.
+    wanted: u32,
     hosts: BTreeMap<WorkerId, ExecutorHost>,
     /// Hosts whose agents start now, or could not start.
     not_joined: HashSet<String>,
@@ -107,7 +108,7 @@ impl ClusterExecutor {
     /// `next_worker` on. An agent that is not heard for the time `lease` is lost.
     pub fn new(cluster: FormedCluster, lease: Duration, next_worker: u32) -> Self {
         let FormedCluster { link, hosts, joining, first, first_node, registration, heard, pool } = cluster;
-        let DaskLink { carrier, address, hosts: present, .. } = link;
+        let DaskLink { carrier, address, hosts: present, wanted, .. } = link;
         let mut executor = Self {
             carrier,
             address,
@@ -116,6 +117,8 @@ impl ClusterExecutor {
             first_node,
             _registration: registration,
             joining,
+            elastic: None,
+            wanted,
             hosts: BTreeMap::new(),
             not_joined: HashSet::new(),
             present,
@@ -205,6 +208,7 @@ impl ClusterExecutor {
                 let why = self.failure.take().unwrap_or(why);
                 self.on_carrier_gone(&why);
             }
+            FromCarrier::Unscaled { why } => self.note_unscaled(&why),
             FromCarrier::Said { .. } => {}
         }
     }
@@ -259,7 +263,8 @@ impl ClusterExecutor {
                 continue;
             }
             host.threads = now;
-            self.events.push_back(ExecutorEvent::Resized { worker: *worker, slots: now });
+            let slots = if host.is_quiet { 0 } else { now };
+            self.events.push_back(ExecutorEvent::Resized { worker: *worker, slots });
             if now == 0 {
                 left.push(host.name.clone());
             }
@@ -278,23 +283,17 @@ impl ClusterExecutor {
         let number = self.joining.next;
         self.joining.next += 1;
         self.starting += 1;
-        let JoiningHosts { names, orphan_wait, start, .. } = self.joining.clone();
-        let (carrier, done) = (self.handle().clone(), self.joined.0.clone());
+        let (joining, done) = (self.joining.clone(), self.joined.0.clone());
+        let (carrier, pool) = (self.handle().clone(), self.pool.clone());
         tokio::spawn(async move {
-            let setup = agent_setup(&names, number, None, orphan_wait);
-            let started = async {
-                let mut link = AgentLink::start_at(&carrier, &host.host).await?;
-                link.set_up(&setup).await?;
-                link.start(&start).await
-            };
-            let formed =
-                started.await.map(|ready| FormedHost { host: host.clone(), node: None, ready, runs: Vec::new() });
+            let formed = start_agent((&carrier, &pool), &host, number, joining).await;
             let _ = done.send((host, formed));
         });
     }
 
     fn on_joined(&mut self, (host, formed): JoinResult) {
         self.starting -= 1;
+        self.note_joined(formed.as_ref());
         match formed {
             Ok(formed) => {
                 self.not_joined.remove(&host.host);
@@ -310,6 +309,9 @@ impl ClusterExecutor {
     }
 
     fn on_line(&mut self, name: &str, text: &str) {
+        if self.note_parted(name, text) {
+            return;
+        }
         let Some(worker) = self.worker_at(name) else { return };
         match serde_json::from_str(text) {
             Ok(message) => self.on_agent(worker, message),
@@ -346,6 +348,7 @@ impl ClusterExecutor {
                 self.events.push_back(ExecutorEvent::Copies { place, copies });
             }
             FromAgent::Serves { .. } => {}
+            FromAgent::Over | FromAgent::Gone(_) if self.is_leaving(worker) => {}
             FromAgent::Over => self.lose(worker, "its agent has ended".to_owned()),
             FromAgent::Gone(why) => self.lose(worker, format!("its agent is gone: {why}")),
         }
@@ -438,6 +441,9 @@ impl ClusterExecutor {
         let silent = self.hosts.iter().filter(|(_, host)| host.last_heard.elapsed() > lease);
         let silent: Vec<WorkerId> = silent.map(|(worker, _)| *worker).collect();
         for worker in silent {
+            if self.is_leaving(worker) {
+                continue;
+            }
             // It may live: what it runs has no use any more.
             let name = self.hosts[&worker].name.clone();
             self.handle().send(ToCarrier::Post { host: name, lines: vec![line(&ToAgent::End)] });
@@ -450,6 +456,10 @@ impl ClusterExecutor {
     /// only computes from now on.
     fn lose(&mut self, worker: WorkerId, why: String) {
         let Some(host) = self.hosts.remove(&worker) else { return };
+        if self.life == ExecutorLife::Working && self.loses_pool(&host) {
+            let why = format!("{} is lost ({why}), with a part of a pool that has grown or shrunk", host.name);
+            return self.fail(ExecutorEvent::PoolLost(why));
+        }
         self.events.push_back(ExecutorEvent::Lost { worker, why });
         let present = self.present.iter().find(|present| present.host == host.name).cloned();
         if self.life == ExecutorLife::Closing {
@@ -477,64 +487,6 @@ impl ClusterExecutor {
             let why = "the first node of the pool, beside this run, has ended".to_owned();
             self.fail(ExecutorEvent::PoolLost(why));
         }
-    }
-
-    /// Ends all agents with their nodes. Returns what a pool that is formed anew needs: the
-    /// carrier, which ends when it is dropped, and the agents that may still be there.
-    pub async fn close(mut self) -> BeforePool {
-        self.life = ExecutorLife::Closing;
-        let now = tokio::time::Instant::now();
-        let (until, starting_until) = (now + END_WAIT, now + START_WAIT);
-        let mut told = HashSet::new();
-        let mut letters = tokio::time::interval(LETTER_INTERVAL);
-        // Without the first node the pool has no letters.
-        while self.connection == DaskConnection::Open || !self.first.has_ended() {
-            let untold: Vec<WorkerId> = self.hosts.keys().copied().filter(|worker| told.insert(*worker)).collect();
-            for worker in untold {
-                self.tell_end(worker);
-            }
-            if self.hosts.is_empty() && (self.starting == 0 || self.connection == DaskConnection::Gone) {
-                break;
-            }
-            // An agent that starts is soon there, or its host is not.
-            let until = if self.hosts.is_empty() { starting_until } else { until };
-            tokio::select! {
-                message = self.carrier.messages.recv(), if self.connection != DaskConnection::Gone => match message {
-                    Some(FromCarrier::Hosts(now)) => self.present = now,
-                    // An agent that is over is lost, and is not there any more.
-                    Some(message) => self.on_message(message),
-                    None => self.connection = DaskConnection::Gone,
-                },
-                Some(joined) = self.joined.1.recv() => self.on_joined(joined),
-                Some(exchanged) = self.exchanging.join_next() => {
-                    self.on_letter(exchanged.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())));
-                }
-                _ = letters.tick() => self.exchange_letters(),
-                () = tokio::time::sleep_until(until) => break,
-            }
-        }
-        self.first.end(END_WAIT).await;
-        // One that was killed has left its directory.
-        let swept = RuntimeDir::of_user().map_err(Problem::from).and_then(|runtime| remove_stale_runs(&runtime));
-        if let Err(problem) = swept {
-            tracing::warn!("{problem}");
-        }
-        let is_gone = self.connection == DaskConnection::Gone;
-        let left = self.hosts.into_values().map(|host| (host.name, host.socket)).collect();
-        // Hosts that are cut off are told again when the scheduler is back.
-        let hosts = if self.connection == DaskConnection::Open { self.present } else { Vec::new() };
-        BeforePool {
-            anew: true,
-            link: Some(DaskLink { carrier: self.carrier, address: self.address, hosts, is_gone }),
-            agents: FormerAgents { first: None, hosts: left },
-            files: Vec::new(),
-        }
-    }
-
-    fn tell_end(&mut self, worker: WorkerId) {
-        let host = &self.hosts[&worker];
-        let lines = vec![line(&ToAgent::Ack(host.acknowledged)), line(&ToAgent::End)];
-        self.handle().send(ToCarrier::Post { host: host.name.clone(), lines });
     }
 }
 
@@ -588,6 +540,7 @@ impl Executor for ClusterExecutor {
 
     fn tick(&mut self) {
         self.stop_adopted();
+        self.tick_elastic();
         if self.last_beat.elapsed() > if self.asks { ASK_INTERVAL } else { BEAT } {
             self.beat();
         }

@@ -92,6 +92,13 @@ pub enum ToCarrier {
         /// The lines.
         lines: Vec<String>,
     },
+    /// Have the cluster that the carrier has started have this number of workers.
+    Scale {
+        /// The number.
+        workers: u32,
+        /// Hosts whose workers are closed. No others are.
+        release: Vec<String>,
+    },
     /// End.
     Close {
         /// Line that all agents get first, if they should not wait for their run.
@@ -160,6 +167,11 @@ pub enum FromCarrier {
         host: String,
         /// Keys of the orders.
         keys: Vec<String>,
+        /// The reason.
+        why: String,
+    },
+    /// Workers that were wanted could not be started.
+    Unscaled {
         /// The reason.
         why: String,
     },
@@ -377,10 +389,13 @@ mod tests {
         assert_eq!(line(ToCarrier::abandon()), r#"{"close":{"line":"\"end\""}}"#);
         let say = ToCarrier::Say { host: "h".into(), id: 3, line: "{}".into() };
         assert_eq!(line(say), r#"{"say":{"host":"h","id":3,"line":"{}"}}"#);
+        let scale = ToCarrier::Scale { workers: 2, release: vec!["h".into()] };
+        assert_eq!(line(scale), r#"{"scale":{"workers":2,"release":["h"]}}"#);
         let cluster = StartedCluster {
             kind: ClusterKind::Slurm,
             hosts: vec![],
             workers: Some(2),
+            most: None,
             options: serde_json::from_str(r#"{"cores": 1}"#).unwrap(),
         };
         let (run, binary) = ("r".to_owned(), "b".into());
@@ -393,6 +408,7 @@ mod tests {
             r#"{"hosts": [{"host": "h", "workers": 2, "threads": 4, "binary": null, "version": null, "x": 1}]}"#;
         assert!(matches!(parse(hosts), Ok(FromCarrier::Hosts(hosts)) if hosts[0].threads == 4));
         assert!(matches!(parse(r#"{"cut": {"why": "x"}}"#), Ok(FromCarrier::Cut { .. })));
+        assert!(matches!(parse(r#"{"unscaled": {"why": "x"}}"#), Ok(FromCarrier::Unscaled { .. })));
         assert!(parse("Welcome").is_err());
     }
 

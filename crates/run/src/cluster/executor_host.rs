@@ -24,6 +24,8 @@ pub struct ExecutorHost {
     pub place: PlaceId,
     /// Number of threads of its workers; 0 while it has none.
     pub threads: u32,
+    /// True if it gets no more tasks, since its node is to leave the pool.
+    pub is_quiet: bool,
     /// Path of its agent's socket.
     pub socket: PathBuf,
     /// Letters through the pool; `None` while they are exchanged.
@@ -50,6 +52,7 @@ impl ExecutorHost {
             name: host.host.clone(),
             place,
             threads: host.threads.max(1),
+            is_quiet: false,
             socket,
             mailbox: Some(mailbox),
             running: runs.iter().map(|key| (*key, RunningOrder::adopted())).collect(),

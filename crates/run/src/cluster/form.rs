@@ -61,6 +61,8 @@ pub struct DaskLink {
     pub address: String,
     /// The hosts that have workers, as far as the carrier has told.
     pub hosts: Vec<ClusterHost>,
+    /// Number of workers that a cluster of the run's own is to have.
+    pub wanted: u32,
     /// True if the carrier has ended, or cannot go on.
     pub is_gone: bool,
 }
@@ -69,7 +71,8 @@ impl DaskLink {
     /// Starts the carrier, which has no connection yet.
     fn start(cluster: &ClusterSpec) -> Result<Self, Problem> {
         let carrier = Carrier::start(&cluster.python, &cluster.target)?;
-        Ok(Self { carrier, address: String::new(), hosts: Vec::new(), is_gone: false })
+        let wanted = cluster.workers.unwrap_or(0);
+        Ok(Self { carrier, address: String::new(), hosts: Vec::new(), wanted, is_gone: false })
     }
 
     /// Connects to the Dask scheduler, or starts a cluster.
@@ -133,6 +136,13 @@ pub struct FormedCluster {
     pub heard: Vec<(String, Vec<String>)>,
 }
 
+impl FormedCluster {
+    /// The pool file, if hosts that join later get nodes.
+    pub fn pool_file(&self) -> Option<PathBuf> {
+        self.joining.node.as_ref().map(|node| node.pool_file.clone())
+    }
+}
+
 /// A host that runs tasks.
 #[derive(Debug, Clone)]
 pub struct FormedHost {
@@ -157,6 +167,27 @@ pub struct JoiningHosts {
     pub orphan_wait: Duration,
     /// What agents are told when the pool runs.
     pub start: AgentStart,
+    /// The nodes with which they join a pool that grows; `None` if they only compute.
+    pub node: Option<JoiningNode>,
+}
+
+/// The node of a host that joins later.
+#[derive(Debug, Clone)]
+pub struct JoiningNode {
+    /// The pool file.
+    pub pool_file: PathBuf,
+    /// Memory of the node.
+    pub memory: Memory,
+    /// Time that a request waits for space.
+    pub space_wait: Duration,
+}
+
+impl JoiningNode {
+    /// The node of hosts that join the run's pool, if that grows.
+    fn of_run(spec: &RunSpec, pool_file: PathBuf) -> Option<Self> {
+        let (memory, space_wait) = (Memory::typed(spec.memory), spec.space_wait);
+        spec.elastic.as_ref().map(|_| Self { pool_file, memory, space_wait })
+    }
 }
 
 /// What this machine has of the tools that a run calls.
@@ -226,7 +257,8 @@ pub async fn form(
     let formed: Vec<FormedHost> = formed.collect();
     let next = first_node.0 + 1;
     let link = before.link.take().expect("it was just used");
-    let joining = JoiningHosts { names, next, orphan_wait: cluster.orphan_wait, start };
+    let node = JoiningNode::of_run(spec, pool_file);
+    let joining = JoiningHosts { names, next, orphan_wait: cluster.orphan_wait, start, node };
     Ok(FormedCluster { link, pool, hosts: formed, joining, first, first_node, registration, heard: Vec::new() })
 }
 
@@ -389,8 +421,8 @@ async fn start_pool(
         slots: None,
         port: None,
         metrics: None,
-        max_nodes: None,
-        partitions: PARTITIONS,
+        max_nodes: spec.elastic.as_ref().map(|elastic| elastic.limits.max.max(number - 1) + 1),
+        partitions: if spec.elastic.is_some() { ELASTIC_PARTITIONS } else { PARTITIONS },
         space_wait: spec.space_wait,
         tls: true,
         program: cluster.program.clone(),
@@ -423,6 +455,9 @@ async fn start_pool(
 
 /// Number of partitions of a run's pool.
 const PARTITIONS: u32 = 4096;
+/// The same for a pool that grows: enough for equal shares of some dozen nodes, and few enough to
+/// move soon.
+const ELASTIC_PARTITIONS: u32 = 1024;
 
 /// What agents are told when the pool runs.
 pub fn agent_start(
@@ -435,6 +470,7 @@ pub fn agent_start(
         .map_err(|error| Problem::new(format!("{}: {error}", pool_file.display())))?;
     Ok(AgentStart {
         pool,
+        node: None,
         tools: tools(&spec.flow, own),
         trees: own.trees.for_agents(),
         storage: spec.storage,

@@ -28,8 +28,6 @@ use tokio_util::sync::CancellationToken;
 use vfs::Vfs;
 use wire::SpaceUsage;
 
-/// Directory of the copies in that of the node. No attempt has such a name: those have a number.
-const DIRECTORY: &str = "cache";
 /// Share of a node's memory that copies may take, in percent: the rest is for what tasks write.
 const COPIES_PERCENT: u64 = 25;
 /// Share of a node's memory above which copies go, in percent.
@@ -73,7 +71,7 @@ impl InputCopies {
         let capacity = usages.of(node).map_or(0, |usage| usage.capacity);
         Arc::new(Self {
             base: WorkspaceBase::new(pool, CancellationToken::new()),
-            directory: Path::new(&layout::node_dir(node)).join(DIRECTORY),
+            directory: Path::new(&layout::node_dir(node)).join(layout::COPIES),
             node,
             usages,
             table: Mutex::new(CopyTable::new(capacity / 100 * COPIES_PERCENT)),

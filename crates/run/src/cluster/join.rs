@@ -79,7 +79,8 @@ pub async fn join(
     }
     let link = before.link.take().expect("it was just used");
     let (names, next, orphan_wait) = (agent_names(spec, true), first_node.0 + 1, cluster.orphan_wait);
-    let joining = JoiningHosts { names, next, orphan_wait, start };
+    // A pool that grows is formed anew.
+    let joining = JoiningHosts { names, next, orphan_wait, start, node: None };
     let heard = heard.lines;
     Ok(FormedCluster { link, pool, hosts, joining, first, first_node, registration, heard })
 }

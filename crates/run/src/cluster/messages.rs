@@ -71,6 +71,9 @@ impl From<Problem> for AgentAnswer {
 pub struct AgentStart {
     /// The pool file's content.
     pub pool: String,
+    /// Number of the agent's node, if that has joined a pool which had been formed before; else it
+    /// is that of the setup.
+    pub node: Option<u32>,
     /// The tools that tasks call.
     pub tools: Vec<AgentTool>,
     /// The trees of their files, which are in the pool.

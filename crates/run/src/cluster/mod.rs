@@ -24,6 +24,7 @@ mod agent_link;
 mod agent_service;
 mod beat_clock;
 mod cluster_executor;
+mod cluster_provisioner;
 mod copy_table;
 mod dask_carrier;
 mod executor_host;
@@ -41,6 +42,7 @@ mod tree_copy;
 
 pub use agent::run_agent;
 pub use cluster_executor::ClusterExecutor;
+pub use cluster_provisioner::{BoardHandle, ClusterProvisioner};
 pub use dask_carrier::CarrierHandle;
 pub use form::{BeforePool, FormedCluster, OwnTools, form};
 pub use former_agents::FormerAgents;

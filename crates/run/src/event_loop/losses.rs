@@ -81,6 +81,7 @@ impl EventLoop<'_> {
                 self.send_event(SchedulerEvent::ResizeWorker { worker, slots });
             }
             ExecutorEvent::Copies { place, copies } => self.on_copies(place, copies),
+            ExecutorEvent::Released { worker } => self.on_released(worker),
             ExecutorEvent::Lost { worker, why } => self.on_lost(worker, &why),
             ExecutorEvent::Warning(text) => self.warn(text),
             ExecutorEvent::PoolLost(why) if !self.cancel.is_cancelled() => self.lost = Some(why),
@@ -176,7 +177,7 @@ impl EventLoop<'_> {
     /// after the failure: one of its own may have been under way when the node died.
     pub(super) fn is_doubtful(&mut self, id: AttemptId, ended: &EndedAttempt) -> bool {
         let own = self.running.get(&id).and_then(|running| running.place.node).map(|node| PlaceId(node.0));
-        let inputs = self.context.flow.inputs(id.task).filter_map(|data| self.context.places.of(data));
+        let inputs = self.context.flow.inputs(id.task).flat_map(|data| self.places_of(data));
         let places: Vec<PlaceId> = own.into_iter().chain(inputs).collect();
         !self.cancel.is_cancelled() && self.executor.is_silent_since(&places, ended.ended)
     }
@@ -196,7 +197,7 @@ impl EventLoop<'_> {
 
     /// Returns the same for an export or a read of a member that failed at `ended`.
     pub(super) fn is_doubtful_at(&mut self, data: DataId, ended: Instant) -> bool {
-        let places: Vec<PlaceId> = self.context.places.of(data).into_iter().collect();
+        let places = self.places_of(data);
         !self.cancel.is_cancelled() && self.executor.is_silent_since(&places, ended)
     }
 }

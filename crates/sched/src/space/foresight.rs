@@ -7,6 +7,7 @@
 
 use super::{SpaceRules, safety::SpaceSimulation};
 use crate::table::TaskTable;
+use flow::TaskId;
 
 /// Rounds of tasks that are about to run.
 const ROUNDS_SOON: u32 = 4;
@@ -20,6 +21,11 @@ pub struct ForeseenBytes {
     pub soon: u64,
     /// The most at a time until the end, or while the next thousands of tasks run.
     pub ever: u64,
+}
+
+/// The bytes that a running task is expected to write, and some more; 0 if it does not run.
+pub fn expected_bytes(space: &SpaceRules, task: TaskId) -> u64 {
+    space.running.get(task).copied().unwrap_or(0)
 }
 
 /// Foresees what the tasks of a workflow will use in this number of slots, from now on.
