@@ -23,7 +23,7 @@ help:
 	@echo "make test    everything that proves it works"
 	@echo "make guard   the tests of the Python package, where a look at memory that is not lent any more ends the process"
 	@echo "make soak    what takes hours: a million operations of fsx, long loads of many processes, hundreds of crashes"
-	@echo "make sim     worlds of clients over a network that loses, doubles and delays, as many as SIM_SEEDS (100000)"
+	@echo "make sim     worlds: pools that grow and shrink under clients, over a bad network; as many as SIM_SEEDS (20000)"
 	@echo "make fuzz    damaged frames of the wire protocol, as many as FUZZ_SECONDS (600) allow"
 	@echo "make check   formatting, lints, layers, documents; writes nothing"
 	@echo "make fix     formats, and mends what the linters can mend"
@@ -100,10 +100,10 @@ soak: $(BIN) package suites
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-3600} cargo test --release --package swift --lib --locked fuzz
 	KILLS=$${KILLS:-2000} cargo test --release --package transport --test suite --locked -- --skip with_reactor programs::
 
-# Runs the simulations of crates/sim/src/sim_test.rs with SIM_SEEDS seeds; SIM_SEED=N repeats that of
-# one seed.
+# Runs the worlds of crates/sim/src/sim_test.rs with SIM_SEEDS seeds; SIM_SEED=N repeats that of one
+# seed, and SIM_TRACE=1 says what happens in it.
 sim:
-	SIM_SEEDS=$${SIM_SEEDS:-$$(test -n "$$SIM_SEED" && echo 1 || echo 100000)} cargo test --release --package sim --lib --locked sim_test -- --nocapture
+	SIM_SEEDS=$${SIM_SEEDS:-$$(test -n "$$SIM_SEED" && echo 1 || echo 20000)} cargo test --release --package sim --lib --locked sim_test -- --nocapture
 
 # Runs the fuzz loops of the tests from other seeds for FUZZ_SECONDS each.
 fuzz:

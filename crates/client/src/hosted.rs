@@ -159,7 +159,7 @@ impl Client {
             HostWork::EndSession { node: other, session } => {
                 match self.end_moved_session(other, session).await {
                     // Its partitions have moved on, and it may not have told where.
-                    Err(_) if self.router().nodes.has_departed(other) => {}
+                    Err(_) if self.has_left(other).await => {}
                     ended => return ended,
                 }
                 let present: Vec<NodeId> = self.router().nodes.links().iter().map(|link| link.node).collect();

@@ -4,11 +4,11 @@ use crate::{
     Client, Connection, Connector, InProcessConnection, Nodes, Objects,
     objects::Condition,
     pool_test::*,
-    testing::{CountingConnection, CrashingConnection, SteppedConnection},
+    testing::{CountingConnection, CrashingConnection, SteppedConnection, hand_over},
 };
 use bytes::Bytes;
 use node::{Node, NodeSettings, ReplyFuture};
-use placement::{Epoch, FileId, NodeId, PartitionEntry, PartitionMap};
+use placement::{Epoch, FileId, NodeId, PartitionEntry, PartitionId, PartitionMap};
 use std::sync::{
     Arc, OnceLock,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -85,7 +85,8 @@ async fn what_a_silent_node_holds_is_unavailable_after_one_round_of_tries_then_a
     assert!(refused > 1 && (3..2 * refused).contains(&sent), "{sent} were sent for {refused} calls");
     let before = calls.load(Relaxed);
     assert!(matches!(fs.close().await, Err(Refusal::Unavailable { .. })), "not everywhere");
-    assert!((3..=4).contains(&(calls.load(Relaxed) - before)), "the others, and at most a probe of it");
+    let sent = calls.load(Relaxed) - before;
+    assert!((3..=7).contains(&sent), "{sent}: the others, also whether it has left, and at most a probe of it");
     left.store(u64::MAX, Relaxed);
     until_it_answers(|| fs.close()).await;
     for directory in made {
@@ -460,4 +461,53 @@ async fn a_partition_at_a_node_that_came_later_is_found_by_the_node_that_had_it(
     fs.write_file(b"large", &filled(3, 64 * STRIPE)).await.unwrap();
     assert!(nodes.iter().all(|node| node.usage().stripes > 0));
     assert_eq!(fs.data_nodes(), [1, 2, 3, 4].map(NodeId));
+}
+
+/// Moves all that some nodes have to another, which knows then that they have left.
+async fn leave(leaving: &[Arc<Node>], to: &Arc<Node>) {
+    let mut map = (*to.known_map()).clone();
+    for node in leaving {
+        for partition in (0..u16::try_from(map.partitions()).unwrap()).map(PartitionId) {
+            if node.served_epoch(partition).is_some() {
+                hand_over(node, to, partition).await.unwrap();
+            }
+        }
+        map.depart(node.id());
+    }
+    to.learn_map(&map);
+}
+
+#[tokio::test]
+async fn a_client_whose_nodes_have_left_asks_one_that_it_has_never_spoken_with() {
+    let pool = Pool::of(3);
+    let (left, never) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::new(AtomicU64::new(u64::MAX)));
+    let way = |node: InProcessConnection| {
+        let calls = if node.0.id() == NodeId(3) { &never } else { &left };
+        CrashingConnection::sharing(node, calls.clone())
+    };
+    let fs = pool.over(way, IMPATIENT).await;
+    let [one, other, last] = pool.nodes() else { panic!("three nodes") };
+    leave(&[one.clone(), other.clone()], last).await;
+    left.store(0, Relaxed);
+    fs.make_directory(FileId::ROOT, b"d", 0o755, OWNER).await.unwrap();
+    assert_eq!(fs.data_nodes(), [NodeId(3)]);
+}
+
+#[tokio::test]
+async fn a_pool_that_has_lost_a_node_with_partitions_takes_new_clients() {
+    let pool = Pool::of(2);
+    let made = directories(&pool.client().await).await;
+    let one = &pool.nodes()[0];
+    let mut map = (*one.known_map()).clone();
+    map.depart(NodeId(2));
+    one.learn_map(&map);
+    let nodes = [way(1, one)].into_iter().collect();
+    let fs = TestFs(Client::connect_all(nodes, IMPATIENT).await.unwrap());
+    assert_eq!(fs.data_nodes(), [NodeId(1)]);
+    for directory in made {
+        match (fs.stat(directory).await, home(directory, 2)) {
+            (Ok(_), 1) | (Err(Refusal::Unavailable { .. }), 2) => {}
+            (found, home) => panic!("{directory} of node {home}: {found:?}"),
+        }
+    }
 }

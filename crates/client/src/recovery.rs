@@ -13,6 +13,10 @@ const STRIPES_AT_ONCE: u64 = 64;
 /// Runs of stripes in one request: it stays short, and the partition is locked only for a moment.
 const RUNS_AT_ONCE: usize = 4096;
 
+/// Most nodes that are asked whether another has left: one that does not know yet hears of it
+/// within a second.
+const NODES_ASKED_MAX: usize = 3;
+
 impl Client {
     /// Those of the stripes that the file does not have and nobody has reserved, according to the
     /// node of the file's partition.
@@ -90,9 +94,10 @@ impl Client {
         // End the session everywhere first, so that none of its requests that are still in flight
         // is executed later.
         let mut broadcast = Broadcast::new(self);
-        let homes: BTreeSet<NodeId> =
-            partitions.iter().filter_map(|partition| self.router().home(*partition)).collect();
-        for home in homes {
+        let mut asked = BTreeSet::new();
+        // A node that has left says by its silence that its partitions are at others.
+        while let Some(home) = self.homes(&partitions).find(|home| !asked.contains(home)) {
+            asked.insert(home);
             broadcast.ask(home, self.end_session(home, session)).await;
         }
         for partition in partitions {
@@ -159,9 +164,30 @@ impl Client {
         Ok(())
     }
 
+    /// The nodes that hold these partitions.
+    fn homes(&self, partitions: &[PartitionId]) -> impl Iterator<Item = NodeId> {
+        partitions.iter().filter_map(|partition| self.router().home(*partition))
+    }
+
     fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
         let last = u16::try_from(self.router().partitions - 1).expect("a map has at most 2^16 partitions");
         (0..=last).map(PartitionId)
+    }
+
+    /// True if a node that does not answer has left the pool, as far as others know.
+    pub(crate) async fn has_left(&self, node: NodeId) -> bool {
+        let router = self.router();
+        let links = router.nodes.links().into_iter();
+        let others = links.filter(|other| other.node != node && other.is_available());
+        for other in others.take(NODES_ASKED_MAX) {
+            if router.has_departed(node) {
+                break;
+            }
+            if let Ok(map) = router.query_map(other).await {
+                router.learn_map(&map);
+            }
+        }
+        router.has_departed(node)
     }
 
     async fn unfinished_work(&self, partition: PartitionId) -> Outcome<UnfinishedWork> {
@@ -195,7 +221,8 @@ async fn yield_between(stripe: u64) {
 }
 
 /// A broadcast to nodes or partitions. A node that does not answer is asked once, not for each of
-/// its partitions. A refusal does not end the broadcast.
+/// its partitions; one that has left the pool has nothing any more. A refusal does not end the
+/// broadcast.
 struct Broadcast<'a> {
     client: &'a Client,
     unavailable: Vec<NodeId>,
@@ -220,6 +247,9 @@ impl<'a> Broadcast<'a> {
         }
         let answer = call.await;
         if matches!(answer, Err(Refusal::Unavailable { .. })) {
+            if self.client.has_left(node).await {
+                return None;
+            }
             self.unavailable.push(node);
         }
         self.record(answer)

@@ -54,16 +54,20 @@ macro_rules! forward_subscription {
 }
 
 /// Moves a partition from node to node in this process, as the managers of a pool have it done.
+/// They give up what fails.
 pub async fn hand_over(from: &Arc<Node>, to: &Arc<Node>, partition: PartitionId) -> Result<PartitionEntry, MoveError> {
     let before = from.entry(partition).ok_or(MoveError::NotServed)?;
-    let (entry, target) = (before.moved(to.id()), to.clone());
+    let target = to.clone();
     let link: MoveLink = Arc::new(move |request| target.handle(request));
-    from.send_partition((partition, before.epoch), to.id(), link).await?;
+    let moved = from.send_partition((partition, before.epoch), to.id(), link).await;
+    let entry = before.moved(if moved.is_ok() { to.id() } else { before.server });
     to.learn(partition, &entry);
     from.learn(partition, &entry);
     to.close_arrived_sessions().await;
-    from.clear_leftovers().await.expect("an engine in memory does not fail");
-    Ok(entry)
+    for node in [from, to] {
+        node.clear_leftovers().await.expect("an engine in memory does not fail");
+    }
+    moved.map(|()| entry)
 }
 
 /// Rates of faults, per thousand calls.

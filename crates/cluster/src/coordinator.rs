@@ -21,9 +21,6 @@ use std::{
     time::Duration,
 };
 
-/// Age from which a plan is not used: loads change.
-const PLAN_AGE_MAX: Duration = Duration::from_secs(1);
-
 /// Time after which an entry that was asked for counts as lost.
 const PROPOSAL_WAIT: Duration = Duration::from_secs(5);
 
@@ -36,11 +33,18 @@ pub struct CoordinatorSettings {
     pub silence: Duration,
     /// Time for which a partition is left alone after its move has failed.
     pub retry_after: Duration,
+    /// Age from which a plan is not used: loads change.
+    pub plan_age_max: Duration,
 }
 
 impl Default for CoordinatorSettings {
     fn default() -> Self {
-        Self { moves_per_node: 4, silence: Duration::from_secs(5), retry_after: Duration::from_secs(5) }
+        Self {
+            moves_per_node: 4,
+            silence: Duration::from_secs(5),
+            retry_after: Duration::from_secs(5),
+            plan_age_max: Duration::from_secs(1),
+        }
     }
 }
 
@@ -204,11 +208,11 @@ impl Coordinator {
         commands
     }
 
-    /// Plans anew if the plan is a second old, or the nodes have changed. It is for the map as it
+    /// Plans anew if the plan is too old, or the nodes have changed. It is for the map as it
     /// will be after the moves under way.
     fn renew_plan(&mut self, state: &ClusterState, now: Duration) {
         let capacities = state.capacities();
-        let is_fresh = self.plan.made.is_some_and(|made| now.saturating_sub(made) < PLAN_AGE_MAX);
+        let is_fresh = self.plan.made.is_some_and(|made| now.saturating_sub(made) < self.settings.plan_age_max);
         if is_fresh && self.plan.capacities == capacities {
             return;
         }
@@ -222,6 +226,8 @@ impl Coordinator {
         if capacities.values().any(|capacity| *capacity > 0) {
             steps.extend(plan_moves(&map, &capacities, |partition| self.load(state, partition)));
         }
+        // What a lost node served does not move.
+        steps.retain(|step| capacities.contains_key(&step.from));
         let is_needed = !steps.is_empty();
         // What its partitions weigh decides which of them go.
         steps.retain(|step| self.has_loads(step.from));

@@ -309,7 +309,7 @@ impl Node {
         command: Command,
         reserved: u64,
     ) -> ServedCommand {
-        let now = clock::now();
+        let now = partition.time_of_change(clock::now());
         let logged = self.settings().entry_log.as_ref().map(|log| (log, EntryBody::Command(command.clone())));
         let (applied, invalidations) = partition.serve(caller, request_id, command, now);
         let Applied { answer, effects, delta, unlinked, is_durable } = applied;

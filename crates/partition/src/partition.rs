@@ -73,6 +73,9 @@ pub struct Partition {
     /// Soft state of the node that serves.
     #[serde(skip)]
     pub(crate) grants: Grants,
+    /// The latest change of an inode when the partition came to this node.
+    #[serde(skip)]
+    arrived_at: Timestamp,
 }
 
 impl Partition {
@@ -91,7 +94,19 @@ impl Partition {
             bytes: 0,
             step: EntryState::default(),
             grants: Grants::default(),
+            arrived_at: Timestamp::default(),
         }
+    }
+
+    /// Notes of what time the inodes are that a node begins to serve.
+    pub(crate) fn note_arrival(&mut self) {
+        self.arrived_at = self.inodes.values().map(|inode| inode.changed).max().unwrap_or_default();
+    }
+
+    /// The time of a change that is made at `now` by the clock of this node: timestamps do not go
+    /// back when the clock of the node before was ahead.
+    pub fn time_of_change(&self, now: Timestamp) -> Timestamp {
+        now.max(self.arrived_at)
     }
 
     /// Creates the first partition of a pool, with the root directory, whose inode is not counted:

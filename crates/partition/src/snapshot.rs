@@ -73,8 +73,11 @@ impl Partition {
         if version != VERSION {
             return Err(SnapshotError::Version(version));
         }
-        match postcard::take_from_bytes(state) {
-            Ok((partition, [])) => Ok(partition),
+        match postcard::take_from_bytes::<Self>(state) {
+            Ok((mut partition, [])) => {
+                partition.note_arrival();
+                Ok(partition)
+            }
             _ => Err(SnapshotError::Damaged),
         }
     }

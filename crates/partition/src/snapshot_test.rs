@@ -9,7 +9,9 @@ use crate::{
 };
 use placement::{FileId, Layout, NodeId, PlacementSpec, Policy, StripeSize};
 use test_support::{FormatPage, Random, Shapes, fenced};
-use wire::{Command, ExtentRequest, HostFile, Intent, Kind, NewInode, NewKind, Owner, Part, Session, WritePlace};
+use wire::{
+    Command, ExtentRequest, HostFile, Intent, Kind, NewInode, NewKind, Owner, Part, Session, Timestamp, WritePlace,
+};
 
 const ROOT: FileId = FileId::ROOT;
 
@@ -105,4 +107,13 @@ fn what_is_no_snapshot_is_refused_with_the_reason() {
     for length in 12..snapshot.len() {
         assert_eq!(restore(&|bytes| bytes.truncate(length)), Some(SnapshotError::Damaged), "{length} bytes");
     }
+}
+
+#[test]
+fn a_node_whose_clock_is_behind_dates_no_change_before_those_that_came_along() {
+    let (partition, latest) = (busy(1), at(i64::MAX / 2));
+    assert_eq!(partition.time_of_change(at(-1)), Timestamp::default());
+    let last = partition.inodes.values().map(|inode| inode.changed).max().unwrap();
+    let moved = Partition::restore(&partition.snapshot()).unwrap();
+    assert_eq!([at(-1), latest].map(|now| moved.time_of_change(now)), [last, latest]);
 }

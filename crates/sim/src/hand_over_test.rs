@@ -11,7 +11,7 @@ use crate::{
 };
 use bytes::Bytes;
 use client::testing::{SteppedConnection, hand_over};
-use node::{MoveError, Node, NodeSettings, OnInvalidate};
+use node::{MoveError, MoveLink, Node, NodeSettings, OnInvalidate, ReplyFuture};
 use parking_lot::Mutex;
 use placement::{FileId, NodeId, PartitionId};
 use std::{
@@ -24,7 +24,9 @@ use std::{
 };
 use store::{Engine, ModelEngine};
 use test_support::Random;
-use wire::{Failure, Lock, LockKind, LockOwner, LockStyle, OpenFlags, Recall, Refusal, Session};
+use wire::{
+    Body, Failure, Lock, LockKind, LockOwner, LockStyle, MoveStep, OpenFlags, Recall, Refusal, Request, Session,
+};
 
 fn logged_pool(nodes: u32, split_entries: u32) -> (Pool, Arc<Replicas>) {
     let (settings, replicas) = Replicas::logged(split_entries);
@@ -229,6 +231,35 @@ async fn a_partition_that_finds_no_space_or_whose_node_is_another_stays_where_it
     let elsewhere = hand_over(&pool.nodes()[1], &pool.nodes()[0], PartitionId(0)).await;
     assert_eq!(elsewhere, Err(MoveError::NotServed));
     assert_eq!(server(&pool, PartitionId(0)).id(), NodeId(1));
+}
+
+#[tokio::test]
+async fn a_move_that_has_failed_fails_again_until_the_managers_have_given_it_up() {
+    let (pool, _) = logged_pool(2, 4096);
+    let root = FileId::ROOT.partition();
+    let [from, to] = pool.nodes() else { panic!("two nodes") };
+    let good = |to: Arc<Node>| Arc::new(move |request| to.handle(request)) as MoveLink;
+    let lost = || ReplyFuture::ready(Err(Failure::Lost("cut".into())));
+    let reserves = Arc::new(move |_| lost()) as MoveLink;
+    let target = to.clone();
+    let prepares = Arc::new(move |request: Request| match request.body {
+        Body::Move { step: MoveStep::Prepare } => lost(),
+        _ => target.handle(request),
+    }) as MoveLink;
+    for (bad, waits) in [(reserves, false), (prepares, true)] {
+        let epoch = from.served_epoch(root).expect("the first node serves the root");
+        let failed = from.send_partition((root, epoch), to.id(), bad).await.unwrap_err();
+        assert_eq!(matches!(failed, MoveError::Unknown(_)), waits);
+        // The managers have not heard of the failure, and ask again. What the first try has sent
+        // may still be on its way.
+        let again = from.send_partition((root, epoch), to.id(), good(to.clone())).await;
+        assert_eq!((again, from.served_epoch(root).is_none()), (Err(failed), waits));
+        let given_up = from.entry(root).unwrap().moved(from.id());
+        from.learn(root, &given_up);
+        to.learn(root, &given_up);
+        assert_eq!(from.served_epoch(root), Some(given_up.epoch));
+    }
+    hand_on(&pool, root).await.unwrap();
 }
 
 #[tokio::test]

@@ -3,7 +3,6 @@
 //! No other crate depends on this one, except tests. The library has the models and the checkers;
 //! the unit tests run them against `partition`, `node`, `client` and `vfs`.
 //!
-//! - `simulation`: many clients on one thread, over a network and a clock that a seed controls
 //! - `clients`: clients whose messages interleave by a seed
 //! - `linearizability`: the search for an order of concurrent operations that a model allows
 //! - `names_model`: model of names, for the checker
@@ -11,6 +10,8 @@
 //! - `reference_fs`: a reference file system, for one client at a time
 //! - `kernel_model`: model of a kernel that caches names, attributes and bytes
 //! - `pool`: pools in this process
+//! - `simulation`: pools that grow and shrink under clients, over a network and a clock that a seed
+//!   controls
 //! - `replicas`: replicas of partitions, which follow the log of a pool's nodes
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
@@ -24,7 +25,6 @@ pub mod pool;
 pub mod reference_fs;
 #[cfg(test)]
 mod replicas;
-pub mod simulation;
 
 #[cfg(test)]
 mod crash_test;
@@ -48,6 +48,8 @@ mod replay_test;
 mod semantics_test;
 #[cfg(test)]
 mod sim_test;
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod threads_test;
 #[cfg(test)]

@@ -114,19 +114,27 @@ impl Router {
     /// Says hello to a node, also to one that is not known yet.
     pub async fn introduce(&self, node: NodeId) -> Outcome<()> {
         let state = self.session_state();
-        for link in self.nodes.links().into_iter().filter(|link| state.has_greeted(link)) {
-            // The one that asked for this knows it; others may hear of it later.
-            if self.nodes.link(node).is_some() {
-                break;
-            }
-            if let Ok(map) = self.query_map(link).await {
-                self.learn_map(&map);
-            }
-        }
-        match self.nodes.link(node) {
+        match self.find_link(&state, node).await {
             Some(link) => self.greet(&state, link).await,
             None => Err(Refusal::invalid(Object::Pool, "the pool has no such node")),
         }
+    }
+
+    /// The link to a node. If it is not known yet, those that know the session are asked for their
+    /// maps.
+    pub async fn find_link(&self, state: &SessionState, node: NodeId) -> Option<&NodeLink> {
+        if let Some(link) = self.nodes.link(node) {
+            return Some(link);
+        }
+        for link in self.nodes.links().into_iter().filter(|link| state.has_greeted(link)) {
+            if let Ok(map) = self.query_map(link).await {
+                self.learn_map(&map);
+            }
+            if let Some(found) = self.nodes.link(node) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// Refuses the answer of a node of another pool.
@@ -147,17 +155,21 @@ impl Router {
         Ok(send_hello(&*link.connection, state.id, self.retry_policy).await?.map)
     }
 
-    /// Asks another node for its map, when one is not reached: it may have left the pool, with its
-    /// partitions at other nodes. Does nothing if another node was asked a moment ago.
+    /// Asks other nodes for the map, when one is not reached: it may have left the pool, with its
+    /// partitions at other nodes. Those that know the session are asked first; others may have left
+    /// too. Does nothing if they were asked a moment ago.
     pub async fn learn_from_others(&self, state: &SessionState, away: &NodeLink) {
         if !away.may_have_left() {
             return;
         }
-        let mut links = self.nodes.links().into_iter();
-        let other = links.find(|link| link.node != away.node && link.is_available() && state.has_greeted(link));
-        let Some(other) = other else { return };
-        if let Ok(Answer::Hello(reply)) = other.connection.call(hello_request(state.id)).await {
-            self.learn_map(&reply.map);
+        let links = self.nodes.links().into_iter().filter(|link| link.node != away.node && link.is_available());
+        let (greeted, unknown): (Vec<_>, Vec<_>) = links.partition(|link| state.has_greeted(link));
+        // In a forked child the session is its parent's.
+        let unknown = unknown.into_iter().filter(|_| state.process == process::id());
+        for other in greeted.into_iter().chain(unknown) {
+            if let Ok(Answer::Hello(reply)) = other.connection.call(hello_request(state.id)).await {
+                return self.learn_map(&reply.map);
+            }
         }
     }
 

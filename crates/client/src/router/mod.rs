@@ -94,14 +94,21 @@ impl Router {
         self.map.read().node(partition)
     }
 
+    /// True if a node has left the pool, as far as this client knows.
+    pub fn has_departed(&self, node: NodeId) -> bool {
+        self.map.read().departed().any(|departed| departed == node)
+    }
+
     /// One of the partitions that a node holds; see [`PartitionMap::pick`].
     pub fn pick(&self, node: NodeId, hash: u64) -> Option<PartitionId> {
         self.map.read().pick(node, hash)
     }
 
-    /// The nodes that hold partitions, by ascending ids.
+    /// The nodes that hold partitions, by ascending ids, without those that were lost with them.
     pub fn data_nodes(&self) -> Vec<NodeId> {
-        self.map.read().nodes()
+        let map = self.map.read();
+        let departed: Vec<NodeId> = map.departed().collect();
+        map.nodes().into_iter().filter(|node| !departed.contains(node)).collect()
     }
 
     /// The nodes that hold partitions, each with its share of all partitions.
@@ -111,9 +118,14 @@ impl Router {
     }
 
     /// Takes the entries of a map that are newer, and the nodes that are new.
-    fn learn_map(&self, map: &PartitionMap) {
-        Arc::make_mut(&mut *self.map.write()).learn_all(map);
-        self.nodes.learn(map);
+    pub fn learn_map(&self, map: &PartitionMap) {
+        let known = {
+            let mut known = self.map.write();
+            Arc::make_mut(&mut *known).learn_all(map);
+            known.clone()
+        };
+        // Not those of `map`: it may be of a time before one of them has left.
+        self.nodes.learn(&known);
     }
 
     /// Takes the entry of a partition that a node has answered, if it is newer; and asks that node

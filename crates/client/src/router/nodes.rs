@@ -169,11 +169,6 @@ impl Nodes {
         links
     }
 
-    /// True if a node has left the pool.
-    pub(crate) fn has_departed(&self, node: NodeId) -> bool {
-        self.link(node).is_some_and(|link| link.departed.load(Relaxed))
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.links().len()
     }

@@ -129,7 +129,10 @@ impl Router {
     pub async fn send_to_node(&self, state: &SessionState, node: NodeId, body: &Body) -> Outcome<Answer> {
         let why = || format!("node {node} has left the pool, or is not known here").into();
         let unknown = || Refusal::Unavailable { object: request_object(body), tries: 0, why: why() };
-        let link = self.nodes.link(node).ok_or_else(unknown)?;
+        let link = match self.nodes.link(node) {
+            Some(link) => link,
+            None => Box::pin(self.find_link(state, node)).await.ok_or_else(unknown)?,
+        };
         self.nodes.admit(link, || self.usage_request(), || Object::Pool).await?;
         if !state.has_greeted(link) {
             Box::pin(self.greet(state, link)).await?;

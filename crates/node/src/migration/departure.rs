@@ -57,6 +57,8 @@ pub type MoveLink = Arc<dyn Fn(Request) -> ReplyFuture + Send + Sync>;
 #[derive(Debug, Default)]
 pub struct Departures {
     moves: Mutex<HashMap<PartitionId, DepartureState>>,
+    /// The last move of a partition that has failed, with the epoch of its entry.
+    failed: Mutex<HashMap<PartitionId, (Epoch, MoveError)>>,
     /// The nodes to which partitions with something of a session have moved. Perhaps its client
     /// does not know them, so this node tells them of the session's end.
     followed: Mutex<HashMap<Session, BTreeSet<NodeId>>>,
@@ -84,6 +86,9 @@ impl Departures {
         epoch: Epoch,
         (to, copied): (NodeId, Arc<CopiedBytes>),
     ) -> Result<Arc<Notify>, MoveError> {
+        if let Some((_, error)) = self.failed.lock().get(&partition).filter(|(failed, _)| *failed == epoch) {
+            return Err(error.clone());
+        }
         let (mut states, cancelled) = (self.moves.lock(), Arc::new(Notify::new()));
         if let Some(known) = states.get(&partition) {
             return Err(if known.epoch == epoch { MoveError::Moving } else { MoveError::OtherEpoch });
@@ -194,6 +199,9 @@ impl Node {
     /// link. Returns when that node is ready: then requests wait here until [`Self::learn`] is told
     /// the next entry. On an error, or if the future is dropped, the partition is served here as
     /// before, except on [`MoveError::Unknown`].
+    ///
+    /// A move that has failed is not tried again by the same entry, but answered with its error:
+    /// what it has sent may still arrive, and the managers may not have heard of the failure.
     pub async fn send_partition(
         self: &Arc<Self>,
         (id, epoch): (PartitionId, Epoch),
@@ -224,15 +232,19 @@ impl Node {
             partition: None,
             may_be_ready: false,
         };
-        select! {
+        let failed = select! {
             biased;
-            () = cancelled.notified() => Err(MoveError::Cancelled),
-            done = departure.run() => done,
-        }
+            () = cancelled.notified() => return Err(MoveError::Cancelled),
+            done = departure.run() => done.err(),
+        };
+        let Some(error) = failed else { return Ok(()) };
+        self.departures.failed.lock().insert(id, (epoch, error.clone()));
+        Err(error)
     }
 
     /// Ends a move from this node, of whose partition it has learnt this entry.
     pub(crate) fn end_departure(&self, id: PartitionId, entry: &PartitionEntry) {
+        self.departures.failed.lock().remove(&id);
         if let Some(state) = self.departures.moves.lock().get_mut(&id) {
             state.given_up = true;
             state.cancelled.notify_one();
