@@ -41,6 +41,8 @@ pub struct ElasticHosts {
     board: BoardHandle,
     /// True when a node has joined or left since the pool was formed.
     has_changed: bool,
+    /// Number of hosts that are to be started when those that go have gone: they may be the same.
+    to_start: u32,
     /// Hosts whose agents end, until when; then their workers are closed.
     parting: HashMap<String, Instant>,
     /// Workers whose agents have ended after their nodes had no more tasks, since when. The driver
@@ -59,18 +61,36 @@ impl ClusterExecutor {
 
     /// Does what the provisioner wants.
     pub(super) fn tick_elastic(&mut self) {
-        let Some(elastic) = &self.elastic else { return };
-        let board = elastic.board.clone();
+        let Some(board) = self.elastic.as_ref().map(|elastic| elastic.board.clone()) else { return };
         for order in board.take_orders() {
             match order {
-                HostOrder::Start(hosts) => self.scale(self.wanted.saturating_add(hosts), Vec::new()),
-                HostOrder::GiveUp(hosts) => self.scale(self.wanted.saturating_sub(hosts), Vec::new()),
+                HostOrder::Start(hosts) => self.elastic.iter_mut().for_each(|elastic| elastic.to_start += hosts),
+                HostOrder::GiveUp(hosts) => self.give_up(hosts),
                 HostOrder::Release(nodes) => self.release(&nodes),
             }
         }
         self.quiesce(&board);
         self.close_released();
+        self.start_hosts();
         self.lose_ended();
+    }
+
+    fn start_hosts(&mut self) {
+        let Some(elastic) = self.elastic.as_mut().filter(|elastic| elastic.parting.is_empty()) else { return };
+        let hosts = std::mem::take(&mut elastic.to_start);
+        if hosts > 0 {
+            self.scale(self.wanted.saturating_add(hosts), Vec::new());
+        }
+    }
+
+    /// Wants fewer hosts than were to come.
+    fn give_up(&mut self, hosts: u32) {
+        let Some(elastic) = &mut self.elastic else { return };
+        let not_begun = elastic.to_start.min(hosts);
+        elastic.to_start -= not_begun;
+        if hosts > not_begun {
+            self.scale(self.wanted.saturating_sub(hosts - not_begun), Vec::new());
+        }
     }
 
     fn scale(&mut self, workers: u32, release: Vec<String>) {
