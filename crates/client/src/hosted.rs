@@ -11,6 +11,7 @@ use crate::{
 use bytes::Bytes;
 use node::{HostWork, HostedBytes, HostedDemotion, Node};
 use placement::{FileId, NodeId, PartitionId};
+use std::convert::Infallible;
 use wire::{
     Answer, Body, Command, Extent, ExtentAction, ExtentWrite, HostedAnswer, Lock, Object, Outcome, Refusal, Session,
     TypedCommand, WritePlace,
@@ -128,8 +129,23 @@ impl Client {
     /// # Errors
     /// The last refusal because of which something could not be done yet.
     pub async fn do_host_work(&self, node: &Node) -> Outcome<u64> {
+        self.do_host_tasks(node, node.take_host_work()).await
+    }
+
+    /// Does the work that comes while a file is copied, and goes on for ever.
+    pub(crate) async fn do_short_host_work(&self, node: &Node) -> Infallible {
+        loop {
+            // Boxed: a task may copy a file, which does such work.
+            if let Err(refusal) = Box::pin(self.do_host_tasks(node, node.take_short_host_work())).await {
+                tracing::debug!(%refusal, "work of a host is tried again after a file is copied");
+            }
+            node.host_work_added().await;
+        }
+    }
+
+    async fn do_host_tasks(&self, node: &Node, tasks: impl Iterator<Item = HostWork>) -> Outcome<u64> {
         let (mut done, mut outcome) = (0, Ok(()));
-        for work in node.take_host_work() {
+        for work in tasks {
             match self.do_host_task(node, work).await {
                 Err(refusal) if is_temporary(&refusal) => {
                     node.put_back_host_work(work);
@@ -194,44 +210,53 @@ impl Client {
         Ok(())
     }
 
-    /// Demotes a file whose bytes are at this node, or frees them if the file is gone.
+    /// Has the bytes of a file that are at this node leave it, or frees them if the file is gone.
     async fn settle_hosted(&self, node: &Node, file: FileId) -> Outcome<()> {
-        if let Some(HostedDemotion { extent, bytes, times }) = node.begin_demotion(file)? {
-            let demote = Command::demote(file, extent, bytes, times).command;
-            let (home, body) = (file.partition(), Body::Meta { request_id: None, command: demote });
-            // Once: the extent cannot be used meanwhile.
-            match self.send_with_id(home, home, &body).await.and_then(Answer::done) {
-                Ok(()) => node.end_demotion(file, true),
-                // It may be done, or be done later, so the extent stays as it is.
-                Err(refusal) if !is_definite(&refusal) => return Err(refusal),
-                // Open, or gone, or done by an earlier try.
-                Err(Refusal::Stale(_) | Refusal::NotFound(_)) => {
-                    let is_done = !self.is_hosted_at(file, extent).await?;
-                    node.end_demotion(file, is_done);
-                }
-                Err(refusal) => {
-                    node.end_demotion(file, false);
-                    return Err(refusal);
-                }
+        if let Some(HostedBytes::Bound(_)) = node.hosted_bytes(file) {
+            match self.stat(file).await {
+                Err(Refusal::NotFound(_)) => node.end_hosting(file),
+                found => drop(found?),
             }
             return Ok(());
         }
-        let is_there = match node.hosted_bytes(file) {
-            None => return Ok(()),
-            Some(HostedBytes::Extent(extent)) => self.is_hosted_at(file, extent).await?,
-            Some(HostedBytes::Bound(_)) => match self.stat(file).await {
-                Err(Refusal::NotFound(_)) => false,
-                found => found.map(|_| true)?,
-            },
-        };
-        if !is_there {
-            node.end_hosting(file);
+        // Also if its partition has come here: the end of an earlier try may have to be sent again.
+        self.end_evacuation_again(node, file).await?;
+        if self.demote_hosted(node, file).await? { Ok(()) } else { self.evacuate(node, file).await }
+    }
+
+    /// Demotes a small file; false if it is too large or has stripes.
+    async fn demote_hosted(&self, node: &Node, file: FileId) -> Outcome<bool> {
+        let Some(HostedDemotion { extent, bytes, times }) = node.begin_demotion(file)? else { return Ok(false) };
+        match self.send_once(Command::demote(file, extent, bytes, times).command).await {
+            Ok(()) => node.end_demotion(file, true),
+            // It may be done, or be done later, so the extent stays as it is.
+            Err(refusal) if !is_definite(&refusal) => return Err(refusal),
+            // Open, or gone, or done by an earlier try.
+            Err(Refusal::Stale(_) | Refusal::NotFound(_)) => {
+                let is_done = !self.is_hosted_at(file, extent).await?;
+                node.end_demotion(file, is_done);
+            }
+            Err(Refusal::AlreadyPlaced(_)) => {
+                node.end_demotion(file, false);
+                return Ok(false);
+            }
+            Err(refusal) => {
+                node.end_demotion(file, false);
+                return Err(refusal);
+            }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Sends a change of a file whose extent is frozen. Once: the extent cannot be used meanwhile.
+    pub(crate) async fn send_once(&self, command: Command) -> Outcome<()> {
+        let Object::File(file) = command.object() else { unreachable!("{command:?} is about a file") };
+        let (home, body) = (file.partition(), Body::Meta { request_id: None, command });
+        self.send_with_id(home, home, &body).await.and_then(Answer::done)
     }
 
     /// True if a file exists and has this extent, whether or not that can be used now.
-    async fn is_hosted_at(&self, file: FileId, extent: Extent) -> Outcome<bool> {
+    pub(crate) async fn is_hosted_at(&self, file: FileId, extent: Extent) -> Outcome<bool> {
         let TypedCommand { command, .. } = Command::stat(file);
         match self.ask_settled(file.partition(), command).await {
             Ok(Answer::Hosted(HostedAnswer { answer, .. })) => {
@@ -245,7 +270,7 @@ impl Client {
 }
 
 /// True if what was refused was not done, and will not be.
-fn is_definite(refusal: &Refusal) -> bool {
+pub fn is_definite(refusal: &Refusal) -> bool {
     !matches!(refusal, Refusal::OutcomeUnknown(_) | Refusal::SessionEnded | Refusal::Unavailable { .. })
 }
 

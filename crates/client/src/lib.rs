@@ -64,6 +64,7 @@ mod client;
 mod conflict;
 mod connection;
 mod connector;
+mod evacuation;
 mod file_placement;
 mod files;
 mod hosted;

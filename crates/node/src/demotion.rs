@@ -137,7 +137,7 @@ impl Node {
 
     fn demote(&self, file: FileId, extent: Extent) -> DemotionResult {
         let Some(mut partition) = self.partitions.lock(file.partition()) else { return DemotionResult::Done };
-        if !partition.is_closed(file, extent) {
+        if !partition.is_demotable(file, extent) {
             return DemotionResult::Done;
         }
         let Some(small) = self.demotable_attributes(&mut partition, file, extent) else { return DemotionResult::Done };

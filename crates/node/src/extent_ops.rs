@@ -165,6 +165,7 @@ impl Node {
             (Answer::Extent(extent), ExtentOp::Allocate { offset, length, mode, .. }) => {
                 let range = *offset..offset + length;
                 let layout = Layout::striped(self.settings().stripe_bytes);
+                self.extents.note_change(*extent);
                 let allocated =
                     Answer::Allocated(StripeAllocation { generation: 0, stripes: StripeRuns::new(), layout });
                 self.extents
@@ -194,6 +195,7 @@ impl Node {
     /// waits.
     fn write_small(&self, extent: Extent, place: WritePlace, data: &Bytes) -> Result<Option<Answer>, EngineError> {
         let slot = Slot(extent.slot);
+        self.extents.note_change(extent);
         let put = match place {
             WritePlace::At(offset) => self.extents.engine().write_at(slot, offset, data),
             WritePlace::End => self.extents.engine().append(slot, data),
@@ -219,6 +221,7 @@ impl Node {
 
     fn mutate_extent(&self, extent: Extent, changes: &Changes) -> Result<(), EngineError> {
         let (extents, slot) = (self.extents.engine(), Slot(extent.slot));
+        self.extents.note_change(extent);
         if let Some(size) = changes.size {
             extents.truncate(slot, size)?;
         }
@@ -306,6 +309,7 @@ impl Node {
     pub(crate) fn try_execute_extent(&self, call: &ExtentCall) -> Result<Outcome<Answer>, EngineFull> {
         let object = || Object::File(call.file);
         let Some(pin) = ExtentSlots::pin(&*self.extents, call.extent) else { return Ok(Err(Refusal::Stale(object()))) };
+        self.extents.note_change(call.extent);
         let put = match &call.action {
             ExtentAction::Write { offset, data } => self.extents.engine().write_at(pin.slot(), *offset, data),
             ExtentAction::Append { data } => return self.append_once(call, &pin, data),

@@ -36,6 +36,8 @@ struct ExtentSlot {
     leased: bool,
     /// True if somebody may have it mapped for writing; such stores go unnoticed.
     maybe_mapped: bool,
+    /// True if it may have changed since [`ExtentSlots::begin_copy`].
+    changed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,10 +189,31 @@ impl ExtentSlots {
             let entry = &mut self.slots.lock()[extent.slot as usize];
             entry.leased = true;
             entry.maybe_mapped |= flags.read && flags.write;
+            entry.changed |= flags.write;
         }
         if flags.write {
             self.engine().begin_direct_writes(Slot(extent.slot));
         }
+    }
+
+    /// Records that an extent is changed. The caller has pinned it, or holds the lock of its file's
+    /// partition.
+    pub fn note_change(&self, extent: Extent) {
+        if let Some(entry) = live_slot(&mut self.slots.lock(), extent) {
+            entry.changed = true;
+        }
+    }
+
+    /// Begins to watch an extent for changes, while nobody can use it.
+    pub fn begin_copy(&self, extent: Extent) {
+        self.slots.lock()[extent.slot as usize].changed = false;
+    }
+
+    /// True if the extent may have changed since [`Self::begin_copy`], or is not used any more.
+    pub fn has_changed(&self, extent: Extent) -> bool {
+        let slots = self.slots.lock();
+        let entry = slots.get(extent.slot as usize).filter(|entry| entry.generation == extent.generation);
+        entry.is_none_or(|entry| entry.changed)
     }
 
     /// True if somebody may change the extent by a store into a mapping.

@@ -5,7 +5,9 @@
 //!   node of the inode             client                        node of the bytes
 //!   answers `Hosted`  --------->  sends `Finish`  ----------->  reads, changes, fills in
 //!   the file is closed or gone: `NoteUnused` ---------------->  asks the inode's node: frees the
-//!                                                               extent, or demotes the file
+//!                                                               extent, demotes the file, or
+//!                                                               copies it to stripes
+//!                                                               (`evacuation`)
 //! ```
 //!
 //! A partition takes its inodes along when it moves. What the kernel or a program may have open or
@@ -17,6 +19,7 @@
 
 use crate::{
     Node, ReplyFuture, clock,
+    evacuation::FrozenEvacuation,
     execute::ReadRange,
     extent_ops::{ExtentOp, attributes_of, is_touched},
     extents::{ExtentPin, ExtentSlots},
@@ -46,6 +49,8 @@ pub struct HostedFiles {
     files: Mutex<HashMap<FileId, HostedBytes>>,
     /// Demotions whose outcome is not known: their extents stay as they are.
     demotions: Mutex<HashMap<FileId, HostedDemotion>>,
+    /// Copied files of which the same is true.
+    pub(crate) evacuations: Mutex<HashMap<FileId, FrozenEvacuation>>,
     /// Replies to changes of extents, by the partition whose numbers they have.
     replies: Mutex<HashMap<PartitionId, ReplyCache>>,
     work: Mutex<BTreeSet<HostWork>>,
@@ -88,7 +93,8 @@ pub enum HostWork {
         /// The session.
         session: Session,
     },
-    /// Find out whether a file of this host is still there, and demote it if it is small.
+    /// Find out whether a file of this host is still there, and have its bytes leave the host. The
+    /// last kind, because it may take long.
     Settle(FileId),
 }
 
@@ -213,6 +219,13 @@ impl Node {
         std::mem::take(&mut *self.hosted.work.lock()).into_iter()
     }
 
+    /// Takes the work that does not wait for copies of files.
+    pub fn take_short_host_work(&self) -> impl Iterator<Item = HostWork> + use<> {
+        let mut waiting = self.hosted.work.lock();
+        let settling = waiting.split_off(&HostWork::Settle(FileId(0)));
+        std::mem::replace(&mut *waiting, settling).into_iter()
+    }
+
     /// Returns work that could not be done yet, without a notice.
     pub fn put_back_host_work(&self, work: HostWork) {
         self.hosted.work.lock().insert(work);
@@ -250,16 +263,8 @@ impl Node {
             return Ok(Some(begun.clone()));
         }
         let Some(extent) = self.hosted.extent(file) else { return Ok(None) };
-        let busy = Refusal::Busy(Object::File(file));
-        if !self.extents.end_unpinned(extent) {
-            return Err(busy);
-        }
-        let begun = if self.extents.is_idle(extent) {
-            self.extents.engine().end_direct_writes(Slot(extent.slot));
-            self.read_small(file, extent)
-        } else {
-            Err(busy)
-        };
+        self.freeze_idle(file, extent)?;
+        let begun = self.read_small(file, extent);
         match &begun {
             Ok(Some(begun)) => drop(self.hosted.demotions.lock().insert(file, begun.clone())),
             _ => self.thaw(file, extent),
@@ -267,8 +272,23 @@ impl Node {
         begun
     }
 
+    /// Ends an extent that nobody uses: nobody can pin it until it is thawed. [`Refusal::Busy`] if
+    /// it is in use.
+    pub(crate) fn freeze_idle(&self, file: FileId, extent: Extent) -> Outcome<()> {
+        let busy = Err(Refusal::Busy(Object::File(file)));
+        if !self.extents.end_unpinned(extent) {
+            return busy;
+        }
+        if !self.extents.is_idle(extent) {
+            self.thaw(file, extent);
+            return busy;
+        }
+        self.extents.engine().end_direct_writes(Slot(extent.slot));
+        Ok(())
+    }
+
     /// Lets an extent be used again, unless its file is gone by now.
-    fn thaw(&self, file: FileId, extent: Extent) {
+    pub(crate) fn thaw(&self, file: FileId, extent: Extent) {
         self.extents.revive(extent);
         if self.local_extent(file) != Some(extent) {
             self.extents.free(extent);
@@ -276,22 +296,32 @@ impl Node {
     }
 
     fn read_small(&self, file: FileId, extent: Extent) -> Outcome<Option<HostedDemotion>> {
-        let failed = |error: EngineError| Refusal::Io { object: Object::File(file), why: error.to_string().into() };
-        let (extents, slot) = (self.extents.engine(), Slot(extent.slot));
-        let state = extents.state(slot).map_err(failed)?;
-        if state.length > INLINE_BYTES_MAX.into() {
+        let (size, times) = self.size_and_times(file, extent)?;
+        if size > INLINE_BYTES_MAX.into() {
             return Ok(None);
         }
-        let bytes = extents.read_at(slot, 0, INLINE_BYTES_MAX).map_err(failed)?;
-        let changed = if is_touched(&state) { state.changed.into() } else { NEVER };
-        let times = Times { accessed: state.accessed.into(), modified: state.modified.into(), changed };
+        let bytes = self.extents.engine().read_at(Slot(extent.slot), 0, INLINE_BYTES_MAX);
+        let bytes = bytes.map_err(|error| failed(file, &error))?;
         Ok(Some(HostedDemotion { extent, bytes, times }))
+    }
+
+    /// The size and the times that an inode takes over from an extent.
+    pub(crate) fn size_and_times(&self, file: FileId, extent: Extent) -> Outcome<(u64, Times)> {
+        let state = self.extents.engine().state(Slot(extent.slot)).map_err(|error| failed(file, &error))?;
+        let changed = if is_touched(&state) { state.changed.into() } else { NEVER };
+        Ok((state.length, Times { accessed: state.accessed.into(), modified: state.modified.into(), changed }))
     }
 
     /// Ends a demotion: the bytes are with the inode now, or stay in the extent.
     pub fn end_demotion(&self, file: FileId, is_done: bool) {
-        let Some(HostedDemotion { extent, .. }) = self.hosted.demotions.lock().remove(&file) else { return };
-        if is_done {
+        if let Some(HostedDemotion { extent, .. }) = self.hosted.demotions.lock().remove(&file) {
+            self.end_frozen(file, extent, is_done);
+        }
+    }
+
+    /// Frees a frozen extent that its file has left, or thaws it.
+    pub(crate) fn end_frozen(&self, file: FileId, extent: Extent, has_left: bool) {
+        if has_left {
             self.hosted.files.lock().remove(&file);
             self.extents.return_to_stock(extent);
         } else {
@@ -413,6 +443,11 @@ impl Node {
         };
         (node != self.id()).then_some(node)
     }
+}
+
+/// The refusal for an extent that cannot be read.
+pub fn failed(file: FileId, error: &EngineError) -> Refusal {
+    Refusal::Io { object: Object::File(file), why: error.to_string().into() }
 }
 
 /// The content of a read, or of an object.

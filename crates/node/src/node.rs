@@ -378,7 +378,11 @@ impl Node {
                 ReplyFuture::ready(Err(Failure::Refused(Refusal::Stale(Object::File(file)))))
             }
             // It came from another node, and the partition has come here meanwhile.
-            Some(Command::Demote { file, extent, .. }) if extent.node == self.id() => {
+            Some(
+                Command::Demote { file, extent, .. }
+                | Command::Evacuate { file, extent, .. }
+                | Command::EvacuateDone { file, extent, .. },
+            ) if extent.node == self.id() => {
                 ReplyFuture::ready(Err(Failure::Refused(Refusal::Stale(Object::File(file)))))
             }
             Some(Command::Lock { .. }) => self.lock(&call),
@@ -412,8 +416,8 @@ impl Node {
                     outcome.map_err(Failure::Refused)
                 }),
             },
-            // Nobody can use the extent meanwhile.
-            Err(_) if matches!(call.command, Some(Command::Demote { .. })) => {
+            // Nobody can use the extent meanwhile; or its node does other work too.
+            Err(_) if matches!(call.command, Some(Command::Demote { .. } | Command::Evacuate { .. })) => {
                 ReplyFuture::ready(Err(Failure::Refused(Refusal::Busy(Object::Pool))))
             }
             Err(_) => self.execute_deferred(call, None),

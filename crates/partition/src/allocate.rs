@@ -82,10 +82,10 @@ impl Partition {
 
     pub(crate) fn seek(&mut self, _: CommandContext, file: FileId, offset: u64, to: SeekTo) -> Outcome<Answer> {
         let found = match &self.inode(file)?.body {
-            InodeBody::File(FileBody { location: DataLocation::Extent(extent), .. }) => {
-                return Ok(Answer::Extent(*extent));
-            }
-            InodeBody::File(body) => body.seek(offset, to),
+            InodeBody::File(body) => match body.extent() {
+                Some(extent) => return Ok(Answer::Extent(extent)),
+                None => body.seek(offset, to),
+            },
             InodeBody::Bound(host) => seek_in(std::iter::once(0..host.size), host.size, offset, to),
             _ => return Err(Refusal::invalid(Object::File(file), "it has no bytes")),
         };
@@ -139,7 +139,7 @@ impl FileBody {
                 range.end.saturating_sub(bytes.len() as u64)
             }
             DataLocation::Inline(_) => 2 * memory_cost::RUN_BYTES,
-            DataLocation::Spilling(_) | DataLocation::Extent(_) => 0,
+            DataLocation::Spilling(_) | DataLocation::Extent(_) | DataLocation::Evacuating(_) => 0,
             DataLocation::Striped(striped) => {
                 let stripe_bytes = self.stripe_bytes();
                 striped.plan_cost(range.start / stripe_bytes..range.end.div_ceil(stripe_bytes))
@@ -173,12 +173,17 @@ impl FileBody {
             }
             DataLocation::Striped(_) => self.truncation().map(Answer::NeedsTruncate),
             DataLocation::Extent(extent) => Some(Answer::Extent(*extent)),
+            DataLocation::Evacuating(copied) => {
+                let extent = copied.extent;
+                self.outdate_evacuation();
+                Some(Answer::Extent(extent))
+            }
         }
     }
 
     fn seek(&self, offset: u64, to: SeekTo) -> Option<u64> {
         match &self.location {
-            DataLocation::Extent(_) => None,
+            DataLocation::Extent(_) | DataLocation::Evacuating(_) => None,
             DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => {
                 let end = (bytes.len() as u64).min(self.size);
                 seek_in(std::iter::once(0..end), self.size, offset, to)

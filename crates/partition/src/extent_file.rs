@@ -4,7 +4,15 @@
 //!   (new)   --Create; a node gave an extent------------------->  Extent
 //!   Inline  --first open requests one; a node gave it--------->  Extent  (node copied the bytes)
 //!   Extent  --Demote, after the last close-------------------->  Inline  (the bytes come with it)
+//!
+//!   Extent      --Evacuate, after the last close-->  Evacuating  (its node copies the bytes)
+//!   Evacuating  --EvacuateDone-------------------->  Striped
 //! ```
+//!
+//! A large extent file is evacuated: the extent's node plans stripes, copies the bytes to them, and
+//! reports that. Until then the file is an extent file in all respects. Whatever may change the
+//! bytes meanwhile gives the file another generation, and the report is refused. The stripes remain
+//! planned, so that they are removed with the file; the next copy cuts them first.
 //!
 //! Size, space and times of an extent file are the extent's: its node fills them in before
 //! attributes leave the node. Each time is the later one of the extent's and the inode's, because
@@ -17,14 +25,15 @@
 use crate::{
     Partition,
     apply::CommandContext,
-    inode::{DataLocation, FileBody, Inode, InodeBody},
+    files::check_end,
+    inode::{DataLocation, EvacuatingExtent, FileBody, Inode, InodeBody, Striped},
     memory_cost,
 };
 use bytes::Bytes;
 use placement::{FileId, NodeId};
 use wire::{
     Answer, Changes, Command, Extent, ExtentRequest, INLINE_BYTES_MAX, NewKind, Object, Outcome, Refusal, Session,
-    Times, Timestamp,
+    StripeAllocation, StripeRuns, Times, Timestamp,
 };
 
 /// A time before any that a file can have: the extent's time wins.
@@ -92,14 +101,19 @@ impl Partition {
         self.inodes.get(&file).is_some_and(|inode| inode.opens.iter().any(|(holder, _)| *holder == session))
     }
 
-    /// Returns true if the file is still in this extent and no session has it open, so that it may
-    /// be demoted.
+    /// Returns true if the file is still in this extent and no session has it open.
     pub fn is_closed(&self, file: FileId, extent: Extent) -> bool {
         self.inodes.get(&file).is_some_and(|inode| inode.opens.is_empty() && inode.extent() == Some(extent))
     }
 
+    /// Returns true if a closed file in this extent may be demoted: it has no stripes.
+    pub fn is_demotable(&self, file: FileId, extent: Extent) -> bool {
+        self.is_closed(file, extent) && !self.inodes.get(&file).is_some_and(|inode| inode.has_copied_stripes())
+    }
+
     /// Demotes a small extent file: moves its bytes back to the inode. The node frees the extent
-    /// itself.
+    /// itself. Refused as `AlreadyPlaced` if the file has stripes: then it is evacuated, whatever
+    /// its size.
     pub(crate) fn demote(
         &mut self,
         _: CommandContext,
@@ -112,15 +126,72 @@ impl Partition {
         if bytes.len() > INLINE_BYTES_MAX as usize || !self.is_closed(file, extent) {
             return Err(Refusal::Stale(Object::File(file)));
         }
+        if !self.is_demotable(file, extent) {
+            return Err(Refusal::AlreadyPlaced(Object::File(file)));
+        }
         self.edit(file, |inode| {
             let body = inode.file_mut(file)?;
             body.size = bytes.len() as u64;
             body.location = DataLocation::Inline(bytes.to_vec());
-            // Those of the inode are earlier, unless the extent's node did not know them.
-            inode.accessed = inode.accessed.max(times.accessed);
-            inode.modified = inode.modified.max(times.modified);
-            inode.changed = inode.changed.max(times.changed);
-            inode.version += 1; // changes in the extent were not counted here
+            inode.take_times(times);
+            Ok(Answer::Done)
+        })
+    }
+
+    /// Plans the stripes to which the bytes of a closed extent file are copied.
+    pub(crate) fn evacuate(
+        &mut self,
+        _: CommandContext,
+        file: FileId,
+        extent: Extent,
+        stripes: StripeRuns,
+    ) -> Outcome<Answer> {
+        self.inode(file)?;
+        if !self.is_closed(file, extent) {
+            return Err(Refusal::Stale(Object::File(file)));
+        }
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            if let Some(first) = body.needs_placement() {
+                return Ok(first);
+            }
+            let earlier = body.stripes();
+            let mut planned = earlier.clone();
+            stripes.ranges().for_each(|run| planned.insert(run.start, run.end));
+            body.outdate_plans();
+            body.location = DataLocation::Evacuating(Box::new(EvacuatingExtent { extent, stripes: planned }));
+            let (generation, layout) = (body.generation, body.placement.layout);
+            Ok(Answer::Allocated(StripeAllocation { generation, stripes: earlier, layout }))
+        })
+    }
+
+    /// Makes an extent file striped: its stripes hold all bytes. The node frees the extent itself.
+    pub(crate) fn evacuate_done(
+        &mut self,
+        _: CommandContext,
+        file: FileId,
+        extent: Extent,
+        generation: u32,
+        size: u64,
+        times: Times,
+    ) -> Outcome<Answer> {
+        check_end(file, Some(size))?;
+        self.inode(file)?;
+        let is_closed = self.is_closed(file, extent);
+        self.edit(file, |inode| {
+            let body = inode.file_mut(file)?;
+            let stripe_bytes = body.stripe_bytes();
+            let stripes = match &mut body.location {
+                DataLocation::Evacuating(copied) if is_closed && body.generation == generation => {
+                    std::mem::take(&mut copied.stripes)
+                }
+                _ => return Err(Refusal::Stale(Object::File(file))),
+            };
+            let mut striped = Striped { stripes, planned: size, ..Striped::default() };
+            striped.cut_from(size.div_ceil(stripe_bytes)); // of an earlier copy of more bytes
+            body.size = size;
+            body.location = DataLocation::Striped(Box::new(striped));
+            inode.take_times(times);
             Ok(Answer::Done)
         })
     }
@@ -156,10 +227,32 @@ impl Inode {
         }
     }
 
+    /// Returns true if it is an extent file that has stripes too.
+    fn has_copied_stripes(&self) -> bool {
+        let InodeBody::File(FileBody { location: DataLocation::Evacuating(copied), .. }) = &self.body else {
+            return false;
+        };
+        !copied.stripes.is_empty()
+    }
+
+    /// Takes over the times of the extent that the file has left.
+    fn take_times(&mut self, times: Times) {
+        // Those of the inode are earlier, unless the extent's node did not know them.
+        self.accessed = self.accessed.max(times.accessed);
+        self.modified = self.modified.max(times.modified);
+        self.changed = self.changed.max(times.changed);
+        self.version += 1; // changes in the extent were not counted here
+    }
+
     /// Drops the inode's times after they were set in the extent too.
     pub fn drop_times(&mut self, changes: &Changes) {
         if self.extent().is_none() {
             return;
+        }
+        if let InodeBody::File(body) = &mut self.body
+            && changes.accessed.or(changes.modified).is_some()
+        {
+            body.outdate_evacuation();
         }
         if changes.accessed.is_some() {
             self.accessed = TIME_UNSET;
@@ -173,9 +266,17 @@ impl Inode {
 impl FileBody {
     /// Returns the extent of an extent file.
     pub fn extent(&self) -> Option<Extent> {
-        match self.location {
-            DataLocation::Extent(extent) => Some(extent),
+        match &self.location {
+            DataLocation::Extent(extent) => Some(*extent),
+            DataLocation::Evacuating(copied) => Some(copied.extent),
             _ => None,
+        }
+    }
+
+    /// Lets a copy of the bytes to stripes end without effect: they may change meanwhile.
+    pub(crate) fn outdate_evacuation(&mut self) {
+        if matches!(self.location, DataLocation::Evacuating(_)) {
+            self.outdate_plans();
         }
     }
 }

@@ -1,12 +1,18 @@
 //! Tests of extent files, command by command.
 
-use crate::{ExtentHead, LogEntry, Partition, partition_test::*};
+use crate::{
+    Effects, ExtentHead, LogEntry, Partition,
+    inode::{FileBody, InodeBody},
+    memory_cost,
+    partition_test::*,
+};
 use bytes::Bytes;
 use placement::{FileId, NodeId};
+use std::ops::Range;
 use test_support::Random;
 use wire::{
-    Answer, Changes, Command, Content, Extent, ExtentRequest, NewInode, NewKind, OpenFlags, OpenedFile, Owner,
-    RangeContent, Refusal, Session, TimeChange, Times, WritePlace,
+    AllocateMode, Answer, Changes, Command, Content, Extent, ExtentRequest, NewInode, NewKind, OpenFlags, OpenedFile,
+    Owner, RangeContent, Refusal, SeekTo, Session, StripeAllocation, StripeRuns, TimeChange, Times, WritePlace,
 };
 
 fn extent(slot: u32) -> Extent {
@@ -131,8 +137,139 @@ fn times_that_were_set_are_left_to_the_extent() {
     assert!(after.changed > before.changed);
 }
 
+/// Creates a closed file in this extent, of which stripes 0 to 2 are planned; returns the
+/// generation too.
+fn evacuating(bench: &mut Bench, text: &str, slot: u32) -> (FileId, u32) {
+    let file = created(bench, text, slot);
+    bench.apply(Command::Close { file });
+    bench.effects = Effects::default();
+    let (generation, earlier) = planned(bench.apply(evacuate(file, slot, 0..3)));
+    assert!(earlier.is_empty());
+    (file, generation)
+}
+
+fn evacuate(file: FileId, slot: u32, range: Range<u64>) -> Command {
+    Command::Evacuate { file, extent: extent(slot), stripes: runs(range) }
+}
+
+fn runs(range: Range<u64>) -> StripeRuns {
+    let mut runs = StripeRuns::new();
+    runs.insert(range.start, range.end);
+    runs
+}
+
+/// The generation of planned stripes, and the stripes of earlier copies.
+fn planned(answer: Answer) -> (u32, StripeRuns) {
+    match answer {
+        Answer::Allocated(StripeAllocation { generation, stripes, .. }) => (generation, stripes),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn evacuate_done(file: FileId, slot: u32, generation: u32, size: u64) -> Command {
+    let times = Times { accessed: at(3), modified: at(400), changed: at(500) };
+    Command::EvacuateDone { file, extent: extent(slot), generation, size, times }
+}
+
+#[test]
+fn a_copied_file_is_in_its_extent_until_its_node_reports_that_the_stripes_have_all() {
+    let mut bench = Bench::new();
+    let (file, generation) = evacuating(&mut bench, "f", 1);
+    let size = 5 * u64::from(STRIPE) - 7;
+    assert_eq!((bench.partition.extent(file), bench.stat(file).extent), (Some(extent(1)), Some(extent(1))));
+    let read = Command::Read { file, offset: 9, length: 100 };
+    let content = Content::Extent(extent(1));
+    assert_eq!(bench.apply(read.clone()), Answer::Content(RangeContent { length: 100, content }));
+    assert!(bench.partition.expects(file, 2, Session(1)) && !bench.partition.expects(file, 3, Session(1)));
+    let (bytes, memory) = (bench.partition.bytes(), memory_cost::EXTENT_BYTES);
+    bench.apply(evacuate_done(file, 1, generation, size));
+    let found = bench.stat(file);
+    assert_eq!((found.size, found.modified, found.changed, found.extent), (size, at(400), at(500), None));
+    assert_eq!(found.allocated, 3 * u64::from(STRIPE), "the rest is a hole");
+    assert!(matches!(bench.apply(read), Answer::Content(RangeContent { content: Content::Striped(_), .. })));
+    assert_eq!(bench.partition.bytes(), bytes - memory);
+    let again = bench.try_to(evacuate_done(file, 1, generation, size));
+    assert!(matches!(again, Err(Refusal::Stale(_))), "it is striped");
+    assert!(bench.effects.is_empty(), "its node frees the extent");
+}
+
+#[test]
+fn whatever_may_change_a_copied_file_lets_its_copy_end_without_effect() {
+    let change = |changes| move |file| Command::Change { file, changes };
+    let allocate = |file| Command::Allocate { file, offset: 0, length: 1, mode: AllocateMode::PunchHole };
+    let write = |file| Command::Write { file, place: WritePlace::End, length: 1, data: "x".into(), kill_set_id: false };
+    let modified = Changes { modified: Some(TimeChange::At(at(-50))), ..Changes::default() };
+    let opens: [&dyn Fn(FileId) -> Command; 2] = [&|file| open(file, ExtentRequest::None), &|file| Command::Open {
+        file,
+        flags: OpenFlags { truncate: true, ..OpenFlags::WRITE },
+        extent: ExtentRequest::None,
+    }];
+    let others: [&dyn Fn(FileId) -> Command; 4] =
+        [&write, &allocate, &change(Changes { size: Some(1), ..Changes::default() }), &change(modified)];
+    for (at, command) in opens.into_iter().chain(others).enumerate() {
+        let mut bench = Bench::new();
+        let (file, generation) = evacuating(&mut bench, "f", 1);
+        bench.apply(command(file));
+        if at < opens.len() {
+            bench.apply(Command::Close { file });
+        }
+        let done = bench.try_to(evacuate_done(file, 1, generation, 5));
+        assert!(matches!(done, Err(Refusal::Stale(_))), "{at}: {done:?}");
+        assert_eq!(bench.partition.extent(file), Some(extent(1)));
+    }
+    let mut bench = Bench::new();
+    let (file, generation) = evacuating(&mut bench, "f", 1);
+    bench.change(file, Changes { mode: Some(0o600), ..Changes::default() });
+    bench.apply(evacuate_done(file, 1, generation, 5));
+    assert_eq!(bench.stat(file).mode & 0o777, 0o600, "that is not about its bytes");
+}
+
+#[test]
+fn a_file_that_somebody_has_open_is_neither_copied_nor_becomes_striped() {
+    let mut bench = Bench::new();
+    let (file, generation) = evacuating(&mut bench, "f", 1);
+    bench.apply(Command::Open { file, flags: OpenFlags::READ, extent: ExtentRequest::None });
+    for command in [evacuate_done(file, 1, generation, 5), evacuate(file, 1, 0..1)] {
+        assert!(matches!(bench.try_to(command), Err(Refusal::Stale(_))));
+    }
+    bench.apply(Command::Close { file });
+    for command in [evacuate_done(file, 2, generation, 5), evacuate(file, 2, 0..1)] {
+        assert!(matches!(bench.try_to(command), Err(Refusal::Stale(_))), "it is elsewhere");
+    }
+    bench.apply(evacuate_done(file, 1, generation, 5));
+    assert_eq!(bench.partition.extent(file), None);
+}
+
+#[test]
+fn stripes_of_earlier_copies_stay_the_files_own_until_it_is_removed() {
+    let mut bench = Bench::new();
+    let (file, first) = evacuating(&mut bench, "f", 1);
+    let (second, earlier) = planned(bench.apply(evacuate(file, 1, 5..6)));
+    assert!(earlier == runs(0..3) && second > first);
+    assert!(matches!(bench.try_to(evacuate_done(file, 1, first, 5)), Err(Refusal::Stale(_))));
+    let small = bench.try_to(demote(file, 1));
+    assert!(matches!(small, Err(Refusal::AlreadyPlaced(_))), "an inline file has no stripes: {small:?}");
+    let mut all = runs(0..3);
+    all.insert(5, 6);
+    let Answer::Removed(Some(deleted)) = bench.apply(Command::Unlink { parent: FileId::ROOT, name: name("f") }) else {
+        panic!("its stripes are to be removed")
+    };
+    assert_eq!((deleted.stripes, bench.effects.freed.clone()), (all, vec![(file, extent(1))]));
+}
+
+#[test]
+fn stripes_beyond_the_end_are_holes_when_the_file_grows_again() {
+    let mut bench = Bench::new();
+    let (file, _) = evacuating(&mut bench, "f", 1);
+    let (generation, _) = planned(bench.apply(evacuate(file, 1, 0..1)));
+    bench.apply(evacuate_done(file, 1, generation, 5));
+    bench.change(file, Changes { size: Some(3 * u64::from(STRIPE)), ..Changes::default() });
+    let seek = |to| Command::Seek { file, offset: 0, to };
+    assert_eq!(bench.apply(seek(SeekTo::Hole)), Answer::Offset(STRIPE.into()));
+}
+
 /// Draws a random command of any kind; some creates and opens bring an extent, and some commands
-/// demote a file.
+/// demote or evacuate a file.
 pub fn random_extent_command(random: &mut Random) -> Command {
     let slot = random.below(6);
     match (random_command(random), random.below(3)) {
@@ -143,27 +280,52 @@ pub fn random_extent_command(random: &mut Random) -> Command {
             Command::Open { file, flags, extent: ExtentRequest::Allocated(extent(slot)) }
         }
         (Command::Close { file } | Command::PublishSize { file, .. }, 0) => demote(file, slot),
+        (Command::Close { file } | Command::Open { file, .. } | Command::PublishSize { file, .. }, 1 | 2) => {
+            evacuate(file, slot, random.below(2)..random.below(4))
+        }
         (command, _) => command,
+    }
+}
+
+/// Draws a random command, or one about the evacuation of a file that is in an extent.
+fn random_command_in(partition: &Partition, random: &mut Random) -> Command {
+    let mut files: Vec<(FileId, Extent)> =
+        partition.inodes.keys().copied().filter_map(|file| Some((file, partition.extent(file)?))).collect();
+    files.sort_unstable_by_key(|(file, _)| *file);
+    if files.is_empty() || !random.one_in(8) {
+        return random_extent_command(random);
+    }
+    let (file, Extent { slot, .. }) = random.pick(&files);
+    let InodeBody::File(FileBody { generation, .. }) = partition.inodes[&file].body else { unreachable!("a file") };
+    match random.below(4) {
+        0 | 1 => Command::Close { file },
+        2 => evacuate(file, slot, random.below(2)..2 + random.below(3_u64)),
+        _ => evacuate_done(file, slot, generation, random.below(4_u64) * u64::from(STRIPE)),
     }
 }
 
 #[test]
 fn a_snapshot_with_extent_files_goes_on_as_its_original_does_and_counts_what_is_there() {
+    let mut evacuated = 0;
     for seed in 0..20 {
         let (mut random, mut bench) = (Random::new(seed), Bench::new());
         for _ in 0..400 {
-            let _ = bench.try_to(random_extent_command(&mut random));
+            let command = random_command_in(&bench.partition, &mut random);
+            let _ = bench.try_to(command);
         }
         let mut copy = Partition::restore(&bench.partition.snapshot()).unwrap();
         let mut folded = 0;
         for _ in 0..400 {
-            let (command, request_id) = (random_extent_command(&mut random), bench.request_id());
+            let (command, request_id) = (random_command_in(&bench.partition, &mut random), bench.request_id());
             folded += u32::from(matches!(command, Command::Demote { .. }));
+            let done = matches!(command, Command::EvacuateDone { .. });
             let entry = LogEntry::command(Some(request_id), command, at(1000));
             let (ours, copies) = (bench.partition.apply(entry.clone()), copy.apply(entry));
+            evacuated += u32::from(done && ours.answer.is_ok());
             assert_eq!((copies.answer, copies.effects), (ours.answer, ours.effects), "seed {seed}");
         }
         assert!(folded > 0, "seed {seed}");
         assert_eq!(copy.bytes(), bench.partition.bytes());
     }
+    assert!(evacuated > 10, "{evacuated}");
 }

@@ -43,8 +43,11 @@ impl Partition {
             inode.move_to_extent(extent);
             inode.add_open(context.session);
             match inode.extent() {
-                Some(_) if flags.write => inode.marks.touched = true, // written directly from now on
-                Some(_) => inode.marks.outdated = true,               // read directly from now on
+                Some(_) if flags.write => {
+                    inode.marks.touched = true; // written directly from now on
+                    inode.file_mut(file)?.outdate_evacuation();
+                }
+                Some(_) => inode.marks.outdated = true, // read directly from now on
                 None => {}
             }
             Ok(truncation)
@@ -257,6 +260,7 @@ impl FileBody {
             DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => bytes,
             DataLocation::Striped(_) => return Content::Striped(self.placement.layout),
             DataLocation::Extent(extent) => return Content::Extent(*extent),
+            DataLocation::Evacuating(copied) => return Content::Extent(copied.extent),
         };
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
         let size = usize::try_from(self.size).unwrap_or(usize::MAX);
@@ -295,6 +299,7 @@ impl FileBody {
         match &mut self.location {
             DataLocation::Inline(bytes) => bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX)),
             DataLocation::Extent(_) => {}
+            DataLocation::Evacuating(_) => self.outdate_evacuation(),
             DataLocation::Spilling(head) => {
                 head.truncate(usize::try_from(size).unwrap_or(usize::MAX));
                 self.outdate_plans();

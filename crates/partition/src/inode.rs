@@ -93,6 +93,17 @@ pub enum DataLocation {
     Striped(Box<Striped>),
     /// In one extent of a node. That node knows the size too.
     Extent(Extent),
+    /// Still in the extent; its node copies them to stripes, or has tried to.
+    Evacuating(Box<EvacuatingExtent>),
+}
+
+/// State of an extent file that has stripes too. The bytes of the extent count.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EvacuatingExtent {
+    pub extent: Extent,
+    /// All stripes that may exist, of this copy and of earlier ones. The copy ends only if the
+    /// file's generation is still the one that it began with.
+    pub stripes: StripeRuns,
 }
 
 /// State of a file in stripes.
@@ -352,7 +363,7 @@ impl FileBody {
                 (bytes.len() as u64).next_multiple_of(PAGE_BYTES)
             }
             DataLocation::Striped(striped) => striped.allocated(self.size, self.stripe_bytes()),
-            DataLocation::Extent(_) => 0,
+            DataLocation::Extent(_) | DataLocation::Evacuating(_) => 0,
         }
     }
 
@@ -362,6 +373,7 @@ impl FileBody {
             DataLocation::Spilling(bytes) => bytes.len() as u64 + 2 * memory_cost::RUN_BYTES,
             DataLocation::Striped(striped) => striped.memory_cost(),
             DataLocation::Extent(_) => memory_cost::EXTENT_BYTES,
+            DataLocation::Evacuating(copied) => memory_cost::EXTENT_BYTES + 2 * memory_cost::runs(&copied.stripes),
         }
     }
 
@@ -375,7 +387,7 @@ impl FileBody {
         match &self.location {
             DataLocation::Inline(bytes) if end <= INLINE_BYTES_MAX.into() => end.saturating_sub(bytes.len() as u64),
             DataLocation::Inline(_) => 2 * memory_cost::RUN_BYTES,
-            DataLocation::Spilling(_) | DataLocation::Extent(_) => 0,
+            DataLocation::Spilling(_) | DataLocation::Extent(_) | DataLocation::Evacuating(_) => 0,
             DataLocation::Striped(striped) => {
                 let stripe_bytes = self.stripe_bytes();
                 let (first, end) = (offset / stripe_bytes, end.div_ceil(stripe_bytes));
@@ -395,6 +407,7 @@ impl FileBody {
             DataLocation::Inline(_) | DataLocation::Extent(_) => false,
             DataLocation::Spilling(_) => stripe == 0,
             DataLocation::Striped(striped) => striped.stripes.contains(stripe),
+            DataLocation::Evacuating(copied) => copied.stripes.contains(stripe),
         }
     }
 
@@ -404,6 +417,7 @@ impl FileBody {
             DataLocation::Inline(_) | DataLocation::Extent(_) => stripes.clone(),
             DataLocation::Spilling(_) => stripes.without(&first_stripe()),
             DataLocation::Striped(striped) => stripes.without(&striped.stripes),
+            DataLocation::Evacuating(copied) => stripes.without(&copied.stripes),
         }
     }
 
@@ -413,6 +427,7 @@ impl FileBody {
             DataLocation::Inline(_) | DataLocation::Extent(_) => StripeRuns::new(),
             DataLocation::Spilling(_) => first_stripe(),
             DataLocation::Striped(striped) => std::mem::take(&mut striped.stripes),
+            DataLocation::Evacuating(copied) => std::mem::take(&mut copied.stripes),
         }
     }
 }

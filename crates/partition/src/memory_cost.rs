@@ -123,6 +123,7 @@ impl Partition {
             }
             Command::Open { extent, .. } => extent_cost(*extent),
             Command::Demote { bytes, .. } => Self::demote_bytes_max(bytes.len() as u64),
+            Command::Evacuate { stripes, .. } => 2 * runs(stripes),
             Command::Link { name, .. } => entry(name),
             Command::Prepare { parts, .. } | Command::Commit { parts, .. } => parts.iter().map(part).sum(),
             Command::Rename { from, to, .. } => entry(&to.name).saturating_sub(entry(&from.name)),

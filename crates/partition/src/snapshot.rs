@@ -14,7 +14,7 @@ use wire::PROTOCOL_VERSION;
 const MAGIC: [u8; 8] = *b"TIDEPART";
 /// The version of the format: it grows with each change of a type of this crate in it. The second
 /// number is the version of the protocol, whose types are in it too.
-pub const VERSION: SnapshotVersion = SnapshotVersion(1, PROTOCOL_VERSION);
+pub const VERSION: SnapshotVersion = SnapshotVersion(2, PROTOCOL_VERSION);
 /// Length of what is before the state, bytes.
 const HEAD: usize = MAGIC.len() + 4;
 

@@ -144,7 +144,15 @@ impl Partition {
 
     /// Refuses a command about an unlinked inode that is kept only for kernels of other sessions.
     pub(crate) fn check_not_hidden(&self, command: &Command) -> Outcome<()> {
-        if self.kept.is_empty() || matches!(command, Command::ForgetInode { .. }) {
+        let is_for_all = matches!(
+            command,
+            // The extent's node must learn that the inode still exists.
+            Command::ForgetInode { .. }
+                | Command::Demote { .. }
+                | Command::Evacuate { .. }
+                | Command::EvacuateDone { .. }
+        );
+        if self.kept.is_empty() || is_for_all {
             return Ok(());
         }
         let (Object::File(file) | Object::Entry { parent: file, .. }) = command.object() else { return Ok(()) };

@@ -3,13 +3,15 @@
 use crate::{
     Partition, SubscriberIds,
     cache_grants_test::{Bench, find, name, subscriber},
+    partition_test::at,
 };
-use placement::FileId;
+use bytes::Bytes;
+use placement::{FileId, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use test_support::Random;
 use wire::{
-    Answer, Command, ExtentRequest, FoundEntry, Intent, NewInode, NewKind, OpenFlags, OpenedFile, Owner, Part, Recall,
-    RenameFrom, RenameMode, RenameTo, Session,
+    Answer, Command, Extent, ExtentRequest, FoundEntry, Intent, NewInode, NewKind, OpenFlags, OpenedFile, Owner, Part,
+    Recall, Refusal, RenameFrom, RenameMode, RenameTo, Session, StripeRuns, Times,
 };
 
 const ROOT: FileId = FileId::ROOT;
@@ -64,6 +66,23 @@ fn what_loses_its_last_name_stays_for_every_kernel_that_knows_it_until_each_has_
     assert!(is_there(&mut bench, 1, file) && !is_there(&mut bench, 2, file));
     bench.invalidated_by(1, Command::ForgetInode { file });
     assert_eq!(bench.partition.files(), files - 1);
+}
+
+#[test]
+fn a_node_that_has_the_bytes_does_not_take_an_inode_for_gone_that_a_kernel_knows() {
+    let mut bench = bench(2, &[1, 2]);
+    let file = bench.create(1, "f").file;
+    bench.apply(1, unlink("f")).0.unwrap();
+    assert!(!is_there(&mut bench, 2, file));
+    let extent = Extent { node: NodeId(1), slot: 1, generation: 1 };
+    let times = Times { accessed: at(1), modified: at(1), changed: at(1) };
+    let demote = Command::Demote { file, extent, bytes: Bytes::new(), times };
+    let evacuate = Command::Evacuate { file, extent, stripes: StripeRuns::new() };
+    let done = Command::EvacuateDone { file, extent, generation: 1, size: 1, times };
+    for command in [demote, evacuate, done] {
+        let refused = bench.apply(2, command).0;
+        assert!(matches!(refused, Err(Refusal::Stale(_))), "it has no such extent: {refused:?}");
+    }
 }
 
 #[test]

@@ -34,10 +34,10 @@ use wire::{
     SeekTo, Session, TimeChange, Timestamp, XattrMode,
 };
 
-const OPEN: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
+pub const OPEN: OpenFlags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
 
 /// A pool whose first node serves all partitions, so that files have extents there.
-fn arenas(closed_extents_max: usize) -> (Pool, Arc<Replicas>) {
+pub fn arenas(closed_extents_max: usize) -> (Pool, Arc<Replicas>) {
     let (settings, replicas) = Replicas::logged(4096);
     let settings = NodeSettings { closed_extents_max, ..settings };
     let options = ArenaOptions { stripe_bytes: STRIPE, ..ArenaOptions::with_capacity(64 << 20) };
@@ -46,7 +46,7 @@ fn arenas(closed_extents_max: usize) -> (Pool, Arc<Replicas>) {
 }
 
 /// Does for all nodes what they need others for.
-async fn do_host_work(pool: &Pool, vfs: &Vfs) {
+pub async fn do_host_work(pool: &Pool, vfs: &Vfs) {
     for node in pool.nodes() {
         vfs.client().do_host_work(node).await.unwrap();
     }
@@ -211,18 +211,18 @@ async fn a_small_file_comes_home_to_the_node_of_its_inode_after_its_last_close()
 }
 
 #[tokio::test]
-async fn a_large_file_keeps_its_extent_and_no_kernel_keeps_its_attributes() {
+async fn a_large_file_that_is_open_keeps_its_extent_and_no_kernel_keeps_its_attributes() {
     let (pool, _) = arenas(0);
     let vfs = pool.client().await;
     let (file, handle) = moved_file(&pool, &vfs, b"").await;
     vfs.write(handle, 0, Bytes::from(vec![1; 1 << 20])).await.unwrap();
-    vfs.close(handle).await.unwrap();
     for _ in 0..2 {
         do_host_work(&pool, &vfs).await;
     }
     let found = KernelModel::mount(&vfs).await.stat(file).await.unwrap();
     assert_eq!((found.size, found.extent.map(|extent| extent.node)), (1 << 20, Some(NodeId(1))));
     assert!(!found.cacheable, "a change of it is two steps");
+    vfs.close(handle).await.unwrap();
 }
 
 #[tokio::test]

@@ -29,6 +29,8 @@ mod replicas;
 #[cfg(test)]
 mod crash_test;
 #[cfg(test)]
+mod evacuation_test;
+#[cfg(test)]
 mod grants_test;
 #[cfg(test)]
 mod hand_over_test;

@@ -553,4 +553,29 @@ commands! { $
         /// Maximum number of entries.
         max: u32,
     } on (directory) -> usage_in: DirectoryUsage, free;
+    /// Plans the stripes to which the extent's node copies a large extent file that nobody has
+    /// open. Returns those of earlier copies, which must be cut to nothing first. Sent by that
+    /// node.
+    change evacuate Evacuate {
+        /// The file.
+        file: FileId,
+        /// The extent that holds the bytes.
+        extent: Extent,
+        /// The stripes to be written; none only asks for the layout.
+        stripes: StripeRuns,
+    } on (file) -> allocate: AllocateAnswer, weighs;
+    /// Reports that the stripes hold all bytes of the extent: the file is striped from now on,
+    /// unless it was opened or changed since the stripes were planned.
+    change evacuate_done EvacuateDone {
+        /// The file.
+        file: FileId,
+        /// The extent that held the bytes.
+        extent: Extent,
+        /// Generation at the time of planning.
+        generation: u32,
+        /// Length of the file, bytes.
+        size: u64,
+        /// The file's times in the extent.
+        times: Times,
+    } on (file) -> done: (), free;
 }

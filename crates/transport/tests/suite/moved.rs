@@ -87,6 +87,29 @@ impl TwoNodes {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_file_leaves_the_node_that_its_partition_has_left() {
+    let pool = TwoNodes::start();
+    if !pool.nodes[0].supports_extent_files() {
+        return;
+    }
+    let vfs = pool.client().await;
+    let flags = OpenFlags { use_extent: true, ..OpenFlags::READ_WRITE };
+    let (made, handle) = vfs.create(Vfs::root(), b"f", 0o644, OWNER, flags).await.unwrap();
+    let bytes: Vec<u8> = (0..5 * STRIPE + 7).map(|at| u8::try_from(at % 251).unwrap()).collect();
+    vfs.write(handle, 0, bytes.clone().into()).await.unwrap();
+    assert_eq!(vfs.stat(made.file).await.unwrap().extent.map(|extent| extent.node), Some(NodeId(1)));
+    pool.move_all().await;
+    assert_eq!(pool.nodes[0].pins(), 1, "it is open");
+    vfs.close(handle).await.unwrap();
+    until_polled("its node could leave", || pool.nodes[0].pins() == 0).await;
+    assert_eq!(pool.used_extents(), 0);
+    assert!(vfs.read_file(b"f").await.unwrap() == bytes);
+    for server in pool.servers {
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_program_has_open_and_locked_ends_with_it_at_a_node_that_it_never_knew() {
     let pool = TwoNodes::start();
     if !pool.nodes[0].supports_extent_files() {
