@@ -10,7 +10,12 @@ use futures_util::{
 };
 use node::{FrozenEvacuation, HostedEvacuation, Node};
 use placement::{FileId, Layout, NodeId, PartitionEntry, StripeNo};
-use std::{collections::BTreeMap, pin::pin, time::Duration};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 use wire::{
     AllocateAnswer, Command, Object, Outcome, Refusal, SpaceShortage, StripeAction, StripeAllocation, StripeRuns,
 };
@@ -28,6 +33,17 @@ struct EvacuationPlan {
     stripes: StripeRuns,
     /// Stripes of earlier copies.
     earlier: StripeRuns,
+    /// End of the stripes that were begun to be written.
+    reached: AtomicU64,
+}
+
+impl EvacuationPlan {
+    /// The end of the copy.
+    fn end(&self) -> FrozenEvacuation {
+        let mut stripes = self.stripes.clone();
+        self.earlier.ranges().for_each(|run| stripes.insert(run.start, run.end));
+        FrozenEvacuation { copied: self.begun, generation: self.generation, layout: self.layout, stripes }
+    }
 }
 
 impl Client {
@@ -40,13 +56,11 @@ impl Client {
             Either::Left((copied, _)) => copied,
             Either::Right((never, _)) => match never {},
         };
-        let EvacuationPlan { begun, generation, layout, mut stripes, earlier } = plan;
-        earlier.ranges().for_each(|run| stripes.insert(run.start, run.end));
-        let frozen = FrozenEvacuation { copied: begun, generation, layout, stripes };
+        let frozen = plan.end();
         match copied.and_then(|()| node.freeze_evacuation(frozen.clone())) {
             Ok(()) => self.end_evacuation(node, &frozen).await,
             Err(refusal) => {
-                self.cut_copied(&frozen).await;
+                self.cut_copied(&frozen, &plan.stripes.within(0..plan.reached.into_inner())).await;
                 Err(refusal)
             }
         }
@@ -82,7 +96,7 @@ impl Client {
         self.check_space(node, &begun, layout, &stripes).await?;
         let Some(planned) = ask(stripes.clone()).await? else { return Ok(None) };
         let StripeAllocation { generation, stripes: earlier, layout } = planned;
-        Ok(Some(EvacuationPlan { begun, generation, layout, stripes, earlier }))
+        Ok(Some(EvacuationPlan { begun, generation, layout, stripes, earlier, reached: AtomicU64::new(0) }))
     }
 
     /// Plans these stripes, after a node was chosen for them if the file's policy asks for one.
@@ -127,12 +141,15 @@ impl Client {
 
     /// Writes all bytes to the stripes, after stripes of earlier copies are cut to nothing.
     async fn copy_planned(&self, node: &Node, plan: &EvacuationPlan) -> Outcome<()> {
-        let EvacuationPlan { begun, generation, layout, stripes, earlier } = plan;
+        let EvacuationPlan { begun, generation, layout, stripes, earlier, reached } = plan;
         let stripes_max = usize::try_from(WINDOW_BYTES / layout.stripe_bytes()).unwrap_or(RANGES_IN_FLIGHT_MAX);
         let at_once = stripes_max.clamp(1, RANGES_IN_FLIGHT_MAX);
         let cuts = earlier.iter().map(|stripe| self.cut_stripe(begun.file, *layout, *generation, stripe));
         stream::iter(cuts).buffer_unordered(at_once).try_collect::<()>().await?;
-        let copies = stripes.iter().map(|stripe| self.copy_stripe(node, plan, StripeNo(stripe)));
+        let copies = stripes.iter().map(|stripe| {
+            reached.store(stripe + 1, Relaxed);
+            self.copy_stripe(node, plan, StripeNo(stripe))
+        });
         stream::iter(copies).buffer_unordered(at_once).try_collect::<()>().await
     }
 
@@ -160,8 +177,8 @@ impl Client {
 
     /// Frees the space of a copy that was given up. What is not cut now is cut before the next
     /// copy.
-    async fn cut_copied(&self, frozen: &FrozenEvacuation) {
-        let FrozenEvacuation { copied: HostedEvacuation { file, .. }, generation, layout, ref stripes } = *frozen;
+    async fn cut_copied(&self, frozen: &FrozenEvacuation, stripes: &StripeRuns) {
+        let FrozenEvacuation { copied: HostedEvacuation { file, .. }, generation, layout, .. } = *frozen;
         // If the file was removed, whoever did so may have missed some of them.
         if let Ok(unowned) = self.find_unplanned(file, stripes).await
             && !unowned.is_empty()
@@ -201,7 +218,7 @@ impl Client {
             // Opened or changed meanwhile.
             Err(_) => node.end_evacuation(file, false),
         }
-        self.cut_copied(frozen).await;
+        self.cut_copied(frozen, stripes).await;
         Err(Refusal::Busy(Object::File(file)))
     }
 }

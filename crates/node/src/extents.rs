@@ -326,6 +326,23 @@ mod tests {
     }
 
     #[test]
+    fn an_extent_has_changed_when_somebody_has_written_or_may_write_to_it_since_its_copy_began() {
+        let (slots, _) = slots();
+        let extent = slots.allocate().unwrap();
+        let changed_by = |change: &dyn Fn()| {
+            slots.begin_copy(extent);
+            change();
+            slots.has_changed(extent)
+        };
+        assert!(!changed_by(&|| slots.mark_leased(extent, OpenFlags::READ)));
+        assert!(changed_by(&|| slots.mark_leased(extent, OpenFlags::WRITE)));
+        assert!(changed_by(&|| slots.note_change(extent)));
+        slots.free(extent);
+        let next = slots.allocate().unwrap();
+        assert!(slots.has_changed(extent) && !slots.has_changed(next), "it is of another file");
+    }
+
+    #[test]
     fn an_ended_extent_is_pinned_by_nobody_until_it_is_revived() {
         let (slots, _) = slots();
         let extent = slots.allocate().unwrap();

@@ -10,14 +10,15 @@ use arena::{Arena, ArenaOptions};
 use bytes::Bytes;
 use client::{
     Connection, InProcessConnection, RetryPolicy,
-    testing::{FaultRates, FaultyConnection},
+    testing::{CrashingConnection, FaultRates, FaultyConnection},
 };
 use node::{NodeSettings, ReplyFuture};
 use parking_lot::Mutex;
-use placement::{FileId, NodeId, PartitionId};
+use placement::{Epoch, FileId, NodeId, PartitionId};
 use std::{
     fmt,
-    os::fd::AsFd,
+    fs::OpenOptions,
+    os::fd::{AsFd, AsRawFd},
     pin::Pin,
     sync::{
         Arc,
@@ -30,8 +31,8 @@ use test_support::Random;
 use tokio::task::JoinHandle;
 use vfs::Vfs;
 use wire::{
-    AllocateMode, Changes, Lock, LockKind, LockOwner, LockStyle, OpenFlags, PLACEMENT, Refusal, RenameMode, Request,
-    SeekTo, TimeChange, Timestamp, XattrMode,
+    AllocateMode, Answer, Body, Changes, Command, HostedAnswer, Lock, LockKind, LockOwner, LockStyle, OpenFlags,
+    PLACEMENT, Refusal, RenameMode, Request, RequestId, SeekTo, TimeChange, Timestamp, XattrMode,
 };
 
 /// More than a few stripes, and no whole number of them.
@@ -103,12 +104,17 @@ async fn a_large_file_leaves_after_its_last_close_whoever_has_it_open() {
     vfs.close(one).await.unwrap();
     do_host_work(&pool, &vfs).await;
     other.close(two).await.unwrap();
+    let path = format!("/proc/self/fd/{}", backing.as_fd().as_raw_fd());
+    let kernels = OpenOptions::new().write(true).open(path).unwrap(); // a description of its own
+    let mut backing = Some(backing);
     for _ in 0..2 {
         do_host_work(&pool, &vfs).await;
-        assert!(vfs.stat(file).await.unwrap().extent.is_some(), "a kernel may have it open");
+        assert!(vfs.stat(file).await.unwrap().extent.is_some(), "a kernel has it open");
+        backing = None;
     }
-    rustix::io::pwrite(backing.as_fd(), b"past the pool", 0).unwrap();
-    drop(backing);
+    assert!(backing.is_none());
+    rustix::io::pwrite(&kernels, b"past the pool", 0).unwrap();
+    drop(kernels);
     do_host_work(&pool, &vfs).await;
     assert_eq!(vfs.stat(file).await.unwrap().extent, None);
     assert_eq!(vfs.read_file(b"f").await.unwrap()[..13], b"past the pool"[..]);
@@ -422,6 +428,80 @@ async fn whatever_happens_to_a_file_between_two_messages_of_its_copy_is_not_lost
         }
         assert!(messages > 8, "{event:?}: {messages}");
     }
+}
+
+/// A change whose part on the inode is done before a copy begins, and its part on the extent before
+/// a message of the copy. Returns whether there was such a message.
+async fn finish_before(message: u64) -> bool {
+    let (pool, _) = arenas(0);
+    let truth = pool.client().await;
+    let file = leave(&pool, &truth, &some_bytes(LARGE)).await;
+    let session = pool.client().await.client().session();
+    let command = Command::Change { file, changes: Changes { size: Some(100_000), ..Changes::default() } };
+    let request = move |epoch, body| Request { epoch, session, skip_ack: false, partition: file.partition(), body };
+    let request_id = |number| Some(RequestId { session, number, settled: number });
+    let epoch = pool.nodes()[1].served_epoch(file.partition()).unwrap();
+    let change = request(epoch, Body::Meta { request_id: request_id(500), command: command.clone() });
+    let Ok(Answer::Hosted(HostedAnswer { answer, .. })) = pool.nodes()[1].handle(change).await else {
+        panic!("its bytes are at node 1")
+    };
+    let (first, is_done) = (pool.nodes()[0].clone(), Arc::new(Mutex::new(false)));
+    let finishing = {
+        let is_done = is_done.clone();
+        let body = Body::Finish { request_id: request_id(501), file, command: Box::new(command), answer };
+        async move { *is_done.lock() = first.handle(request(Epoch::FIRST, body)).await.is_ok() }
+    };
+    let interruption = Interruption::new(u64::MAX, false, finishing);
+    let connect = |node| InterruptedConnection { inner: Arc::new(node), interruption: interruption.clone() };
+    let copying = pool.over(connect, IMPATIENT).await;
+    interruption.before.store(message, Relaxed);
+    for _ in 0..2 {
+        do_host_work(&pool, &copying).await;
+    }
+    assert_eq!(truth.stat(file).await.unwrap().extent, None);
+    let length = if *is_done.lock() { 100_000 } else { LARGE };
+    assert!(truth.read_file(b"f").await.unwrap() == some_bytes(LARGE)[..length], "before message {message}");
+    interruption.has_begun()
+}
+
+#[tokio::test]
+async fn a_change_that_reached_the_inode_before_a_copy_and_the_extent_during_it_is_not_lost() {
+    let mut message = 0;
+    while finish_before(message).await {
+        message += 1;
+    }
+    assert!(message > 8, "{message}");
+}
+
+#[tokio::test]
+async fn a_copy_that_was_not_ended_leaves_nothing_in_the_next_one() {
+    let mut given_up = 0;
+    for calls in 0..40 {
+        let (pool, _) = arenas(0);
+        let truth = pool.client().await;
+        let file = leave(&pool, &truth, &some_bytes(LARGE)).await;
+        let remaining = Arc::new(AtomicU64::new(u64::MAX));
+        let dying = pool.over(|node| CrashingConnection::sharing(node, remaining.clone()), IMPATIENT).await;
+        remaining.store(calls, Relaxed);
+        let died = dying.client().do_host_work(&pool.nodes()[0]).await.is_err();
+        if died && pool.nodes()[0].frozen_evacuation(file).is_none() {
+            given_up += 1;
+            for size in [1000, LARGE as u64] {
+                truth.change(file, Changes { size: Some(size), ..Changes::default() }).await.unwrap();
+            }
+            do_host_work(&pool, &truth).await;
+            let mut bytes = some_bytes(1000);
+            bytes.resize(LARGE, 0);
+            assert!(truth.read_file(b"f").await.unwrap() == bytes, "after {calls} calls");
+        } else {
+            do_host_work(&pool, &truth).await;
+            assert!(truth.read_file(b"f").await.unwrap() == some_bytes(LARGE), "after {calls} calls");
+        }
+        assert_eq!(truth.stat(file).await.unwrap().extent, None, "after {calls} calls");
+        truth.unlink(FileId::ROOT, b"f").await.unwrap();
+        assert_eq!(used(&pool), 0, "after {calls} calls");
+    }
+    assert!(given_up > 8, "{given_up}");
 }
 
 /// Large files that are copied over a bad connection, while they are changed and their partitions
