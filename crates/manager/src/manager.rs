@@ -23,6 +23,7 @@ use std::{
 };
 use tokio::{
     runtime::Handle,
+    select,
     task::JoinHandle,
     time::{Instant, sleep},
 };
@@ -30,6 +31,8 @@ use wire::{Answer, Failure, Object, Refusal};
 
 /// Interval of reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Least interval of reports.
+const REPORT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The manager of a node: its voice in the log, and its hand in moves.
 #[derive(Debug)]
@@ -201,11 +204,16 @@ impl Manager {
         Err(why)
     }
 
-    /// Reports to the leader each second.
+    /// Reports to the leader each second, and soon when others know more of the map: the answer has
+    /// what is new.
     async fn report_always(self: Arc<Self>) {
         loop {
             self.report().await;
-            sleep(REPORT_INTERVAL).await;
+            sleep(REPORT_PAUSE).await;
+            select! {
+                () = sleep(REPORT_INTERVAL.saturating_sub(REPORT_PAUSE)) => {}
+                () = self.node.is_behind() => {}
+            }
         }
     }
 

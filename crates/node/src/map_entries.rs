@@ -46,6 +46,9 @@ impl Node {
     /// Answers a request when the entry that it needs is known.
     pub(crate) fn wait_for_entry(self: &Arc<Self>, request: Request) -> ReplyFuture {
         let node = self.clone();
+        if self.partitions.epoch(request.partition).is_some_and(|known| known < request.epoch) {
+            self.behind.notify_one();
+        }
         ReplyFuture::deferred(async move {
             let mut patience = pin!(sleep_until(now() + LEARN_WAIT));
             loop {
@@ -64,6 +67,11 @@ impl Node {
                 }
             }
         })
+    }
+
+    /// Waits until a request knows a later entry of the map than this node. One caller may wait.
+    pub async fn is_behind(&self) {
+        self.behind.notified().await;
     }
 
     /// Returns the epoch of the entry of a partition that this node serves.

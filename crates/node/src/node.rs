@@ -58,6 +58,8 @@ pub struct Node {
     pub(crate) learning: Mutex<()>,
     /// Wakes requests that wait for an entry of the map.
     pub(crate) learned: Notify,
+    /// Notified when a request knows a later entry of the map than this node.
+    pub(crate) behind: Notify,
     pub(crate) partitions: LocalPartitions,
     /// The stripes; what changes them is forwarded while their partition is moved.
     pub(crate) engine: Arc<dyn StripeStore>,
@@ -158,6 +160,7 @@ impl Node {
             map: RwLock::new(Arc::new(map)),
             learning: Mutex::default(),
             learned: Notify::new(),
+            behind: Notify::new(),
             partitions,
             engine,
             forwarding,
