@@ -280,7 +280,9 @@ impl<'a> SpaceSimulation<'a> {
         self.count_edge();
         let Some(datum) = self.table.datum(data) else { return };
         let entry = self.readers.entry(data).or_insert(datum.readers_left());
-        *entry = (entry.0 - 1, entry.1 ^ reader.0);
+        // A look ahead must never end a run, whatever the table says.
+        let Some(readers) = entry.0.checked_sub(1) else { return };
+        *entry = (readers, entry.1 ^ reader.0);
         let goes = !datum.kept && datum.writer().is_some();
         match *entry {
             (0, _) if goes => self.used = self.used.saturating_sub(self.size(data)),
