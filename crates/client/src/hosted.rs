@@ -11,7 +11,7 @@ use crate::{
 use bytes::Bytes;
 use node::{HostWork, HostedBytes, HostedDemotion, Node};
 use placement::{FileId, NodeId, PartitionId};
-use std::convert::Infallible;
+use std::{collections::VecDeque, convert::Infallible};
 use wire::{
     Answer, Body, Command, Extent, ExtentAction, ExtentWrite, HostedAnswer, Lock, Object, Outcome, Refusal, Session,
     TypedCommand, WritePlace,
@@ -145,8 +145,11 @@ impl Client {
 
     async fn do_host_tasks(&self, node: &Node, tasks: impl Iterator<Item = HostWork>) -> Outcome<u64> {
         let (mut done, mut outcome) = (0, Ok(()));
-        for work in tasks {
-            match self.do_host_task(node, work).await {
+        let mut taken = TakenHostWork { node, left: tasks.collect() };
+        while let Some(work) = taken.left.front().copied() {
+            let result = self.do_host_task(node, work).await;
+            taken.left.pop_front();
+            match result {
                 Err(refusal) if is_temporary(&refusal) => {
                     node.put_back_host_work(work);
                     if !matches!(refusal, Refusal::Busy(_)) {
@@ -265,6 +268,25 @@ impl Client {
             Ok(answer) => Ok(answer.attributes()?.extent == Some(extent)),
             Err(Refusal::NotFound(_)) => Ok(false),
             Err(refusal) => Err(refusal),
+        }
+    }
+}
+
+/// Work that was taken from a node. It goes back if nobody does it any more.
+struct TakenHostWork<'a> {
+    node: &'a Node,
+    /// The first of it is being done.
+    left: VecDeque<HostWork>,
+}
+
+impl Drop for TakenHostWork<'_> {
+    fn drop(&mut self) {
+        for (at, work) in self.left.drain(..).enumerate() {
+            // A second try might end another open of the same session.
+            match work {
+                HostWork::Release { .. } if at == 0 => self.node.end_host_work(work),
+                _ => self.node.put_back_host_work(work),
+            }
         }
     }
 }

@@ -95,17 +95,23 @@ impl Client {
         // is executed later.
         let mut broadcast = Broadcast::new(self);
         let mut asked = BTreeSet::new();
-        // A node that has left says by its silence that its partitions are at others.
-        while let Some(home) = self.homes(&partitions).find(|home| !asked.contains(home)) {
-            asked.insert(home);
-            broadcast.ask(home, self.end_session(home, session)).await;
-        }
-        for partition in partitions {
-            if let Some(left) = broadcast.query(partition, self.unfinished_work(partition)).await {
-                broadcast.record(self.finish_work(session, partition, left).await);
+        loop {
+            let before = asked.len();
+            // A node that has left says by its silence that its partitions are at others.
+            while let Some(home) = self.homes(&partitions).find(|home| !asked.contains(home)) {
+                asked.insert(home);
+                broadcast.ask(home, self.end_session(home, session)).await;
             }
+            if asked.len() == before {
+                return broadcast.finish();
+            }
+            for partition in &partitions {
+                if let Some(left) = broadcast.query(*partition, self.unfinished_work(*partition)).await {
+                    broadcast.record(self.finish_work(session, *partition, left).await);
+                }
+            }
+            // The answers have told of partitions that were at other nodes by then.
         }
-        broadcast.finish()
     }
 
     /// Finishes the work that a session left in a partition. A write of the session that is still

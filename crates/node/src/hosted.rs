@@ -31,7 +31,10 @@ use partition::{HostedBytes, ReplyCache};
 use placement::{FileId, NodeId, PartitionId};
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
 };
 use store::{EngineError, Slot};
 use tokio::sync::Notify;
@@ -54,6 +57,8 @@ pub struct HostedFiles {
     /// Replies to changes of extents, by the partition whose numbers they have.
     replies: Mutex<HashMap<PartitionId, ReplyCache>>,
     work: Mutex<BTreeSet<HostWork>>,
+    /// Number of things for other nodes that were taken to be done, and are not done yet.
+    under_way: AtomicUsize,
     /// Owners whose locks are to be released; also while that is under way.
     unlocking: Mutex<BTreeSet<(LockOwner, FileId)>>,
     /// Notified when there is more work.
@@ -96,6 +101,13 @@ pub enum HostWork {
     /// Find out whether a file of this host is still there, and have its bytes leave the host. The
     /// last kind, because it may take long.
     Settle(FileId),
+}
+
+impl HostWork {
+    /// True if other nodes, or their clients, wait for it.
+    fn is_for_others(self) -> bool {
+        !matches!(self, Self::Settle(_))
+    }
 }
 
 /// The bytes of a small file that is to be demoted by the node of its inode. Until
@@ -201,6 +213,21 @@ impl HostedFiles {
     pub fn waiting(&self) -> usize {
         self.work.lock().len()
     }
+
+    /// Amount of work that waits or is being done, but for that on files of this host.
+    pub fn undone(&self) -> usize {
+        let waiting = self.work.lock();
+        waiting.iter().filter(|work| work.is_for_others()).count() + self.under_way.load(SeqCst)
+    }
+
+    /// Counts work that is taken to be done.
+    fn count_taken<'a>(&self, taken: impl Iterator<Item = &'a HostWork>) {
+        self.under_way.fetch_add(taken.filter(|work| work.is_for_others()).count(), SeqCst);
+    }
+
+    fn count_ended(&self, work: HostWork) {
+        self.under_way.fetch_sub(usize::from(work.is_for_others()), SeqCst);
+    }
 }
 
 impl Node {
@@ -216,23 +243,29 @@ impl Node {
 
     /// Takes the work that needs other nodes.
     pub fn take_host_work(&self) -> impl Iterator<Item = HostWork> + use<> {
-        std::mem::take(&mut *self.hosted.work.lock()).into_iter()
+        let mut waiting = self.hosted.work.lock();
+        self.hosted.count_taken(waiting.iter());
+        std::mem::take(&mut *waiting).into_iter()
     }
 
     /// Takes the work that does not wait for copies of files.
     pub fn take_short_host_work(&self) -> impl Iterator<Item = HostWork> + use<> {
         let mut waiting = self.hosted.work.lock();
         let settling = waiting.split_off(&HostWork::Settle(FileId(0)));
+        self.hosted.count_taken(waiting.iter());
         std::mem::replace(&mut *waiting, settling).into_iter()
     }
 
     /// Returns work that could not be done yet, without a notice.
     pub fn put_back_host_work(&self, work: HostWork) {
-        self.hosted.work.lock().insert(work);
+        let mut waiting = self.hosted.work.lock();
+        waiting.insert(work);
+        self.hosted.count_ended(work);
     }
 
     /// Notes that work is done, or is not needed any more.
     pub fn end_host_work(&self, work: HostWork) {
+        self.hosted.count_ended(work);
         if let HostWork::Unlock { file, owner } = work {
             self.hosted.unlocking.lock().remove(&(owner, file));
         }

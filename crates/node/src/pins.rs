@@ -96,10 +96,12 @@ struct FoundPin {
 }
 
 impl Node {
-    /// The number of files, opens and locks of this host that need the node, whatever it serves.
+    /// The number of files, opens and locks of this host that need the node, whatever it serves,
+    /// and of things that it has yet to tell other nodes, such as the end of a session.
     pub fn pins(&self) -> u32 {
         let locks = self.lock_queue.process_locks(self.id()).len();
-        u32::try_from(self.hosted.files() + self.open_leases.len() + locks).unwrap_or(u32::MAX)
+        let pins = self.hosted.files() + self.hosted.undone() + self.open_leases.len() + locks;
+        u32::try_from(pins).unwrap_or(u32::MAX)
     }
 
     /// Lists what this host has at the node. It reads all of `/proc`, so it may take a while.
