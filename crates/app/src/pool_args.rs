@@ -168,8 +168,8 @@ pub struct ElasticArgs {
 /// The commands that start and end machines of nodes.
 #[derive(Debug, Clone, Args)]
 pub struct MachineArgs {
-    /// Start the machine of a node by this shell command, which has it run `tidemill pool join` with
-    /// {pool} as the pool file and {name} as the name
+    /// Start the machine of a node by this shell command, which has it run `tidemill pool join`
+    /// with {pool} as the pool file and {name} as the name
     #[arg(long, value_name = "COMMAND")]
     pub start_command: Option<String>,
     /// End the machine of a node that has left, or that never came, by this shell command, with
