@@ -1,6 +1,6 @@
-"""What growing and shrinking cost: pauses, the share of others, bytes moved, speed of a drain, loss of a leader.
+"""What growing and shrinking cost: pauses, the share of others, bytes moved, speed of a drain.
 
-    python3 bench/elastic.py --binary target/release/tidemill [--rounds 3] [--rows pause share bytes drain leader]
+    python3 bench/elastic.py --binary target/release/tidemill [--rounds 3] [--rows pause bytes drain]
 
 Each row starts pools on this machine and prints a line of Markdown; of several rounds the median, and the
 range. A hiccup meter runs beside each writer: a thread that sleeps for a millisecond and notes how much
@@ -14,7 +14,6 @@ import json
 import os
 import random
 import re
-import signal
 import socket
 import statistics
 import subprocess
@@ -228,28 +227,7 @@ def drain(binary: Path, rounds: int) -> None:
     print(f"| drain of a node with 512 MiB, with the whole command | {spread(speeds, '{:.0f} MB/s', 1e-6)}, {spread(ratios, '{:.2f}')} of loopback TCP |")
 
 
-def leader(binary: Path, rounds: int) -> None:
-    """The longest wait of a writer at another node when the leader of the managers is killed."""
-    stalls, hiccups, failed = [], [], 0
-    for _ in range(rounds):
-        with pool(binary, 4, "--memory", "256MiB") as running:
-            with tidemill.connect(running.file) as client:
-                client.put("w/first", b"x", placement="at(4)")
-            with Writer(running.file, "w", "at(4)") as writer:
-                begun = time.perf_counter()
-                os.kill(running.entries()[0]["pid"], signal.SIGKILL)
-                time.sleep(4)
-                ended = time.perf_counter()
-            stalls.append(max(writer.since(begun, ended)))
-            hiccups.append(max(writer.hiccups))
-            failed += writer.failed
-    print(
-        f"| leader killed: the longest put to another node; the longest hiccup |"
-        f" {spread(stalls, '{:.0f} ms', 1e3)}; {spread(hiccups, '{:.0f} ms', 1e3)}; {failed} failed |"
-    )
-
-
-ROWS: dict[str, Callable[[Path, int], None]] = {"pause": pause, "bytes": moved_bytes, "drain": drain, "leader": leader}
+ROWS: dict[str, Callable[[Path, int], None]] = {"pause": pause, "bytes": moved_bytes, "drain": drain}
 
 
 def main() -> None:

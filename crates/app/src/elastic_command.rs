@@ -7,7 +7,7 @@ use pool::{
     CommandProvisioner, ElasticDriver, ElasticEvent, ElasticPolicy, ElasticSpec, InvalidScaleRule, JoinSpec,
     LaunchTarget, LocalProvisioner, MachineCommands, Memory, NodeLimits, PoolFile, PoolSpec, Provisioner,
 };
-use run::ElasticRunSpec;
+use run::{ElasticRunSpec, named};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,18 +100,17 @@ fn local_provisioner(path: &Path, file: &PoolFile, args: &PolicyArgs) -> Result<
     let memory = args.memory.map_or(Memory::Bytes(like.memory), |memory| Memory::typed(Some(memory)));
     let slots = args.slots.unwrap_or(like.slots);
     let (space_wait, program) = (run_command::space_wait()?, own_program()?);
-    let (max_nodes, partitions) = (Some(file.max_nodes), file.partitions);
-    let spec = move |nodes| PoolSpec {
-        target: LaunchTarget::Local(nodes),
+    let spec = PoolSpec {
+        target: LaunchTarget::Local(1),
         memory,
         slots: Some(slots),
         port: None,
         metrics: None,
-        max_nodes,
-        partitions,
+        max_nodes: Some(file.max_nodes),
+        partitions: file.partitions,
         space_wait,
         tls: true,
-        program: program.clone(),
+        program,
     };
     Ok(LocalProvisioner::new(path.to_owned(), spec))
 }
@@ -162,12 +161,6 @@ fn show(event: &ElasticEvent, quiet: bool) {
         ElasticEvent::Stays(nodes) => format!("{} stay: the pool fills again", named(nodes)),
     };
     console::say(&text);
-}
-
-/// Nodes, as a message names them.
-pub fn named(nodes: &[u32]) -> String {
-    let ids: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-    format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, ids.join(", "))
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ pub struct ElasticArgs {
     /// pool policy`
     #[arg(long, value_name = "POLICY", default_value = "foresight", requires = "elastic")]
     pub elastic_policy: String,
-    /// What starts the machine of a node.
+    /// The commands that start machines.
     #[command(flatten)]
     pub machines: MachineArgs,
 }

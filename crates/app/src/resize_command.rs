@@ -1,11 +1,11 @@
 //! `tidemill pool grow` and `tidemill pool shrink`: nodes join and leave a pool that runs.
 
-use crate::elastic_command::named;
 use crate::pool_args::{GrowArgs, ShrinkArgs};
 use crate::pool_command::{self, INCOMPLETE};
 use crate::{console, pins_command, run_command};
 use base::Problem;
 use pool::{LaunchTarget, Memory, PoolFile, PoolSpec, ResizeProgress, Resized, ShrinkTarget};
+use run::named;
 use std::time::{Duration, Instant};
 
 /// Exit code of a change that was interrupted, and taken back.

@@ -242,7 +242,15 @@ impl Provisioner for CommandProvisioner {
     fn start(&self, nodes: u32) -> Result<Vec<u32>, Problem> {
         let mut machines = Vec::new();
         for _ in 0..nodes {
-            machines.push(self.start_one()?);
+            match self.start_one() {
+                Ok(machine) => machines.push(machine),
+                Err(problem) if machines.is_empty() => return Err(problem),
+                // Fewer nodes are better than none.
+                Err(problem) => {
+                    tracing::warn!("{problem}");
+                    break;
+                }
+            }
         }
         let why = self.wait_for(&mut machines);
         let (joined, missing): (Vec<_>, Vec<_>) = machines.into_iter().partition(|machine| machine.node.is_some());

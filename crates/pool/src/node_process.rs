@@ -370,7 +370,7 @@ fn starter_gone(message: &str) -> Problem {
         .hint("`tidemill pool start` starts nodes; this command is for it")
 }
 
-fn host_name() -> String {
+pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

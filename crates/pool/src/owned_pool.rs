@@ -7,6 +7,7 @@ use crate::{
     bootstrap::Memory,
     connect::runtime,
     launch::{BootstrapLink, LaunchTarget, LinkedHost, wait},
+    node_process::host_name,
     process::ProcessHandle,
     provisioner::{LOCAL_TIME_OUT, Provisioner},
     resize::{CHANGE_PATIENCE, ResizedPool},
@@ -31,6 +32,9 @@ const LOOPBACK: &str = "127.0.0.1";
 /// The nodes of a pool that ends with this process.
 #[derive(Clone, Debug)]
 pub struct OwnedPoolSpec {
+    /// True if machines elsewhere are to join: the nodes can be reached at the name of this host,
+    /// with encryption. Otherwise they are at loopback.
+    pub is_open: bool,
     /// Memory of each node.
     pub memory: Memory,
     /// Task slots of each node; `None` for its number of processors.
@@ -88,7 +92,8 @@ impl OwnedPool {
 impl OwnedPoolSpec {
     /// The specification of this number of nodes.
     fn of_nodes(&self, nodes: u32) -> PoolSpec {
-        let host = LinkedHost { address: LOOPBACK.to_owned(), memory: self.memory, slots: self.slots, name: None };
+        let address = if self.is_open { host_name() } else { LOOPBACK.to_owned() };
+        let host = LinkedHost { address, memory: self.memory, slots: self.slots, name: None };
         PoolSpec {
             target: LaunchTarget::Linked(vec![host; nodes as usize]),
             memory: self.memory,
@@ -98,7 +103,7 @@ impl OwnedPoolSpec {
             max_nodes: Some(self.max_nodes),
             partitions: self.partitions,
             space_wait: self.space_wait,
-            tls: false,
+            tls: true,
             program: self.program.clone(),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::{
     connect::runtime,
+    launch::LaunchTarget,
     resize::{CHANGE_PATIENCE, ResizedPool},
     start::PoolSpec,
 };
@@ -46,37 +47,27 @@ pub trait Provisioner: fmt::Debug + Send + Sync {
     fn cancel(&self) {}
 }
 
-/// Starts nodes as processes of this machine.
+/// Starts nodes as processes of this machine, which outlive this one.
 #[derive(Debug)]
 pub struct LocalProvisioner {
     path: PathBuf,
-    spec: LocalNodeSpec,
+    spec: PoolSpec,
     started: parking_lot::Mutex<Vec<u32>>,
 }
 
-/// Makes the specification of this number of nodes.
-type SpecOf = Box<dyn Fn(u32) -> PoolSpec + Send + Sync>;
-
-struct LocalNodeSpec(SpecOf);
-
-impl fmt::Debug for LocalNodeSpec {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("LocalNodeSpec")
-    }
-}
-
 impl LocalProvisioner {
-    /// For the pool of the pool file at `path`. `spec` says for a number of nodes how they are
-    /// started.
-    pub fn new(path: PathBuf, spec: impl Fn(u32) -> PoolSpec + Send + Sync + 'static) -> Self {
-        Self { path, spec: LocalNodeSpec(Box::new(spec)), started: parking_lot::Mutex::default() }
+    /// For the pool of the pool file at `path`. `spec` says how nodes are started, but not how
+    /// many.
+    pub fn new(path: PathBuf, spec: PoolSpec) -> Self {
+        Self { path, spec, started: parking_lot::Mutex::default() }
     }
 }
 
 impl Provisioner for LocalProvisioner {
     fn start(&self, nodes: u32) -> Result<Vec<u32>, Problem> {
         let pool = ResizedPool::open(&self.path, CHANGE_PATIENCE)?;
-        let joined = pool.launch(&runtime()?, &(self.spec.0)(nodes), Vec::new())?;
+        let spec = PoolSpec { target: LaunchTarget::Local(nodes), ..self.spec.clone() };
+        let joined = pool.launch(&runtime()?, &spec, Vec::new())?;
         let joined: Vec<u32> = joined.into_iter().map(|node| node.0).collect();
         self.started.lock().extend(&joined);
         Ok(joined)

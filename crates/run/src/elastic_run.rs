@@ -136,6 +136,7 @@ impl ElasticRun {
         let file = directory.join("pool");
         let limits = spec.limits;
         let owned = OwnedPoolSpec {
+            is_open: spec.machines.is_some(),
             memory: Memory::Bytes(memory.0),
             slots: Some(0),
             nodes: limits.min,
@@ -176,12 +177,14 @@ fn connect(file: &Path) -> Result<Client, Problem> {
     thread::scope(|scope| scope.spawn(connect).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
+/// Nodes, as a message names them.
+pub fn named(nodes: &[u32]) -> String {
+    let ids: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, ids.join(", "))
+}
+
 /// An event as the user is told, after "the pool"; false if it is a warning.
 pub fn describe(event: &ElasticEvent) -> (String, bool) {
-    let named = |nodes: &[u32]| {
-        let ids: Vec<String> = nodes.iter().map(ToString::to_string).collect();
-        format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, ids.join(", "))
-    };
     match event {
         ElasticEvent::Grows(why) | ElasticEvent::Shrinks(why) => (why.clone(), true),
         ElasticEvent::Joined(nodes) => (format!("has got {}", named(nodes)), true),

@@ -78,7 +78,7 @@ mod workspace;
 
 pub use checked_workflow::CheckedWorkflow;
 pub use cluster::run_agent;
-pub use elastic_run::ElasticRunSpec;
+pub use elastic_run::{ElasticRunSpec, named};
 pub use emergency_cleanup::EmergencyCleanup;
 pub use environment::{door, remove_stale_runs};
 pub use event::{Progress, RunEvent};
