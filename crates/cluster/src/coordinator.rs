@@ -89,6 +89,8 @@ pub enum ClusterCommand {
     Propose(ClusterEntry),
     /// Have the source of a move begin, unless it has.
     StartMove(PartitionMove),
+    /// Have a node report now what each of its partitions weighs.
+    AskLoads(NodeId),
     /// End a node that is drained: nothing needs it any more.
     StopNode(NodeId),
 }
@@ -100,6 +102,8 @@ struct MovePlan {
     steps: VecDeque<PartitionMove>,
     /// True if partitions are to move, also if it is not known what they weigh.
     is_needed: bool,
+    /// Nodes from which partitions are to move, and of which it is not known what those weigh.
+    unknown: BTreeSet<NodeId>,
     made: Option<Duration>,
 }
 
@@ -133,6 +137,9 @@ impl Coordinator {
         match event {
             ClusterEvent::Tick => self.tick(state, now),
             ClusterEvent::Report { node, report } => {
+                if report.loads.is_some() && self.plan.unknown.contains(&node) {
+                    self.plan.made = None;
+                }
                 self.reports.insert(node, (report, now));
                 Vec::new()
             }
@@ -171,7 +178,7 @@ impl Coordinator {
 
     /// Begins the next moves of the plan, as many as nodes may have at a time.
     fn begin_moves(&mut self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
-        self.renew_plan(state, now);
+        let mut commands = self.renew_plan(state, now);
         let is_open = |step: &PartitionMove| {
             let entry = state.map().entry(step.partition);
             entry.is_some_and(|entry| entry.epoch == step.epoch) && state.moves().all(|known| known != *step)
@@ -182,7 +189,7 @@ impl Coordinator {
             *busy.entry(from).or_default() += 1;
             *busy.entry(to).or_default() += 1;
         }
-        let (mut commands, mut later) = (Vec::new(), VecDeque::new());
+        let mut later = VecDeque::new();
         while let Some(step) = self.plan.steps.pop_front() {
             let PartitionMove { partition, from, to, epoch } = step;
             let entry = state.map().entry(partition);
@@ -209,12 +216,12 @@ impl Coordinator {
     }
 
     /// Plans anew if the plan is too old, or the nodes have changed. It is for the map as it
-    /// will be after the moves under way.
-    fn renew_plan(&mut self, state: &ClusterState, now: Duration) {
+    /// will be after the moves under way. Asks the nodes of which it must know more.
+    fn renew_plan(&mut self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
         let capacities = state.capacities();
         let is_fresh = self.plan.made.is_some_and(|made| now.saturating_sub(made) < self.settings.plan_age_max);
         if is_fresh && self.plan.capacities == capacities {
-            return;
+            return Vec::new();
         }
         let mut map = state.map().clone();
         for PartitionMove { partition, to, .. } in state.moves() {
@@ -230,8 +237,12 @@ impl Coordinator {
         steps.retain(|step| capacities.contains_key(&step.from));
         let is_needed = !steps.is_empty();
         // What its partitions weigh decides which of them go.
-        steps.retain(|step| self.has_loads(step.from));
-        self.plan = MovePlan { capacities, steps, is_needed, made: Some(now) };
+        let unknown: BTreeSet<NodeId> =
+            steps.iter().map(|step| step.from).filter(|node| !self.has_loads(*node)).collect();
+        steps.retain(|step| !unknown.contains(&step.from));
+        let ask = unknown.iter().copied().map(ClusterCommand::AskLoads).collect();
+        self.plan = MovePlan { capacities, steps, is_needed, unknown, made: Some(now) };
+        ask
     }
 
     fn load(&self, state: &ClusterState, partition: PartitionId) -> PartitionLoad {
@@ -339,6 +350,7 @@ mod tests {
                         let takes = 1 + self.random.below(4_u32);
                         self.copies.entry(step.partition).or_insert((step, takes));
                     }
+                    ClusterCommand::AskLoads(_) => {}
                     ClusterCommand::StopNode(node) => {
                         assert!(!self.state.map().partition_counts().contains_key(&node), "{node} serves");
                         self.stopped.insert(node);
@@ -452,6 +464,22 @@ mod tests {
             commands.into_iter().filter(is_begin).count()
         };
         assert_eq!([tick(), tick(), tick()], [most, 0, 0]);
+    }
+
+    #[test]
+    fn a_node_is_asked_what_its_partitions_weigh_and_the_plan_is_made_when_it_says_so() {
+        let mut world = World::new(1, 5);
+        let tick = |world: &mut World| world.leader.on(ClusterEvent::Tick, &world.state, world.now);
+        let report = |loads| NodeReport { loads, ..NodeReport::default() };
+        world.leader.on(ClusterEvent::Report { node: NodeId(1), report: report(None) }, &world.state, world.now);
+        assert_eq!(tick(&mut world), [], "nothing is to move");
+        let fresh = world.join(70);
+        world.leader.on(ClusterEvent::Report { node: fresh, report: report(None) }, &world.state, world.now);
+        assert_eq!(tick(&mut world), [ClusterCommand::AskLoads(NodeId(1))]);
+        assert_eq!(tick(&mut world), [], "once");
+        let known = ClusterEvent::Report { node: NodeId(1), report: report(Some(BTreeMap::new())) };
+        world.leader.on(known, &world.state, world.now);
+        assert_eq!(tick(&mut world).len(), world.leader.settings.moves_per_node, "and they begin without waiting");
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl Manager {
             self.spawn(async move { manager.tell_to_end(node).await });
         }
         let now = self.leader.now();
+        let has_loads = report.loads.is_some();
         let NodeReport { used, capacity, pins, waiting, .. } = report;
         let usage = ReportedUsage { used, capacity, pins, waiting };
         let commands = {
@@ -126,6 +127,10 @@ impl Manager {
         };
         self.execute(commands);
         self.commit_prepared(node, prepared, &state);
+        if has_loads {
+            // The plan may have waited for them.
+            self.leader.wake.notify_one();
+        }
         let map = (known < MapVersion::of(state.map())).then(|| Box::new(state.map().clone()));
         let memory = self.leader.memory.lock();
         let wants_loads = memory.coordinator.wants_loads();
@@ -251,6 +256,12 @@ impl Manager {
                 let started = self.tell(step.from, &ManagerRequest::Start(step)).await;
                 if let Err(why) = started {
                     self.take_failure(step, &why);
+                }
+            }
+            ClusterCommand::AskLoads(node) => {
+                // One that is not reached is asked again with the next plan.
+                if let Err(why) = self.tell(node, &ManagerRequest::ReportLoads).await {
+                    tracing::debug!(why, node = node.0, "a node was not asked what its partitions weigh");
                 }
             }
             ClusterCommand::StopNode(node) => self.stop_node(node).await,

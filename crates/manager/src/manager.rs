@@ -24,6 +24,7 @@ use std::{
 use tokio::{
     runtime::Handle,
     select,
+    sync::Notify,
     task::JoinHandle,
     time::{Instant, sleep},
 };
@@ -46,6 +47,8 @@ pub struct Manager {
     last_leader: Mutex<Option<NodeId>>,
     /// True if the leader wants to know the loads of partitions.
     wants_loads: AtomicBool,
+    /// Notified when the leader waits for a report.
+    report_asked: Notify,
 }
 
 /// Why a partition was not moved.
@@ -89,6 +92,7 @@ impl Manager {
             handle: handle.clone(),
             last_leader: Mutex::default(),
             wants_loads: AtomicBool::new(false),
+            report_asked: Notify::new(),
         });
         let weak = Arc::downgrade(&manager);
         node.on_manage(Box::new(move |message| match weak.upgrade() {
@@ -128,6 +132,11 @@ impl Manager {
                 },
                 ManagerRequest::Start(step) => {
                     manager.spawn(manager.clone().send_partition(step));
+                    ManagerAnswer::Done
+                }
+                ManagerRequest::ReportLoads => {
+                    manager.wants_loads.store(true, Relaxed);
+                    manager.report_asked.notify_one();
                     ManagerAnswer::Done
                 }
                 ManagerRequest::Learn(partition, entry) => {
@@ -204,8 +213,8 @@ impl Manager {
         Err(why)
     }
 
-    /// Reports to the leader each second, and soon when others know more of the map: the answer has
-    /// what is new.
+    /// Reports to the leader each second, and soon when it asks for that or when others know more of
+    /// the map: the answer has what is new.
     async fn report_always(self: Arc<Self>) {
         loop {
             self.report().await;
@@ -213,6 +222,7 @@ impl Manager {
             select! {
                 () = sleep(REPORT_INTERVAL.saturating_sub(REPORT_PAUSE)) => {}
                 () = self.node.is_behind() => {}
+                () = self.report_asked.notified() => {}
             }
         }
     }

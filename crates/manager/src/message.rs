@@ -26,6 +26,8 @@ pub enum ManagerRequest {
     MoveFailed(PartitionMove, String),
     /// Move a partition from this node. -> `Done`
     Start(PartitionMove),
+    /// Report now, with the loads of partitions. -> `Done`
+    ReportLoads,
     /// An entry of the map that has just been agreed on. -> `Done`
     Learn(PartitionId, PartitionEntry),
     /// What lets the pool grow and shrink by itself, each second, for the leader. With nothing it

@@ -31,7 +31,7 @@ use std::{
 use tokio::{select, signal, time::sleep};
 
 /// Interval at which progress is asked for.
-const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time to wait for a leader while a pool is changed, and before its status is shown.
 pub const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
 pub const STATUS_PATIENCE: Duration = Duration::from_secs(2);

@@ -289,6 +289,8 @@ impl SimManagers {
                     let managers = self.clone();
                     self.tell(step.from, move |node| node.start_move(step), move || managers.take_failure(step));
                 }
+                // Its next report has them.
+                ClusterCommand::AskLoads(_) => {}
                 ClusterCommand::StopNode(node) => self.propose(&ClusterEntry::Leave { node, lost: false }),
             }
         }
