@@ -42,6 +42,10 @@ pub struct PartitionMove {
 /// that a node's share of the bytes becomes what its share of the partitions is. The largest goes
 /// to the node that lacks the most bytes.
 ///
+/// Partitions that nothing keeps go first, in an order that has nothing to do with bytes. So what is
+/// left when some have gone is a fair sample too, and a plan that is made anew moves no more bytes
+/// than the first.
+///
 /// Panics if all capacities are 0.
 pub fn plan_moves(
     map: &PartitionMap,
@@ -58,31 +62,37 @@ pub fn plan_moves(
     }
     let all_bytes: u128 = held.values().flatten().map(|(_, load)| u128::from(load.bytes)).sum();
     let average = u64::try_from(all_bytes / u128::from(map.partitions())).unwrap_or(u64::MAX);
-    let mut leaving: Vec<(PartitionId, NodeId, u64)> = Vec::new();
+    let mut leaving: Vec<(LoadedPartition, NodeId)> = Vec::new();
     for (node, partitions) in &mut held {
         let goes = partitions.len().saturating_sub(share(*node) as usize);
         let (gone, stays) = choose(std::mem::take(partitions), goes);
         *partitions = stays;
-        leaving.extend(gone.into_iter().map(|(partition, load)| (partition, *node, load.bytes)));
+        leaving.extend(gone.into_iter().map(|held| (held, *node)));
     }
     let mut lacking = Lacking::new(&shares, &held, average);
-    leaving.sort_by_key(|(partition, _, bytes)| (Reverse(*bytes), *partition));
-    let moves = leaving.into_iter().map(|(partition, from, bytes)| {
-        let to = lacking.take(bytes);
+    leaving.sort_by_key(|((partition, load), _)| (Reverse(load.bytes), *partition));
+    let moves = leaving.into_iter().map(|(held, from)| {
+        let (partition, to) = (held.0, lacking.take(held.1.bytes));
         let epoch = map.entry(partition).map_or(Epoch::FIRST, |entry| entry.epoch);
-        PartitionMove { partition, from, to, epoch }
+        (kept_by(&held), PartitionMove { partition, from, to, epoch })
     });
-    moves.collect()
+    let mut moves: Vec<_> = moves.collect();
+    moves.sort_by_key(|(kept_by, step)| (*kept_by, step.partition));
+    moves.into_iter().map(|(_, step)| step).collect()
 }
 
 /// A partition, and what it holds.
 type LoadedPartition = (PartitionId, PartitionLoad);
 
+/// What keeps a partition at its node: the more, the later it goes.
+fn kept_by((_, load): &LoadedPartition) -> (u32, u64) {
+    (load.pins, load.placed_bytes)
+}
+
 /// Chooses this number of partitions: those that nothing keeps first. If not all that are kept
 /// equally are needed, every n-th of them goes in the order of their bytes. Returns those that go,
 /// and the others.
 fn choose(mut partitions: Vec<LoadedPartition>, goes: usize) -> (Vec<LoadedPartition>, Vec<LoadedPartition>) {
-    let kept_by = |(_, load): &LoadedPartition| (load.pins, load.placed_bytes);
     partitions.sort_by_key(|held| (kept_by(held), Reverse(held.1.bytes), Reverse(held.0)));
     let (mut gone, mut stays) = (Vec::new(), Vec::new());
     for class in partitions.chunk_by(|a, b| kept_by(a) == kept_by(b)) {
@@ -237,6 +247,35 @@ mod tests {
             let moved: u64 = moves.iter().map(|step| load(step.partition).bytes).sum();
             let exact = (103 << 20) * (nodes as u64 - 1) / nodes as u64;
             assert!(moved.abs_diff(exact) < 2 << 20, "{nodes}: {moved}, not {exact}");
+        }
+    }
+
+    #[test]
+    fn plans_that_are_made_anew_on_the_way_move_no_more_bytes_than_one() {
+        let capacities = capacities(&[1; 3]);
+        let shares = [(NodeId(1), 1), (NodeId(2), 1)];
+        for every in [1, 7, 100] {
+            let mut map = PartitionMap::proportional(&shares, 4096).unwrap();
+            let bytes = |PartitionId(at): PartitionId| if at % 16 == 5 { 1 << 20 } else { 300 };
+            let (mut moved_bytes, mut moves_made) = (0, 0);
+            loop {
+                // A node that has got a partition does not say yet what that holds.
+                let load = |partition| PartitionLoad {
+                    bytes: if map.node(partition) == Some(NodeId(3)) { 0 } else { bytes(partition) },
+                    ..PartitionLoad::default()
+                };
+                let plan = plan_moves(&map, &capacities, load);
+                let begun = &plan[..plan.len().min(every)];
+                moved_bytes += begun.iter().map(|step| bytes(step.partition)).sum::<u64>();
+                moves_made += begun.len();
+                if begun.is_empty() {
+                    break;
+                }
+                map = moved(&map, begun);
+            }
+            let exact = (256_u64 << 20) / 3;
+            assert_eq!(moves_made, 1365);
+            assert!(moved_bytes.abs_diff(exact) * 100 < exact * 10, "every {every}: {moved_bytes}, not {exact}");
         }
     }
 
