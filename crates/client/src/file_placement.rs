@@ -24,9 +24,9 @@ impl Client {
         self.router().data_nodes()
     }
 
-    /// True if a node of the pool holds partitions.
+    /// True if a node of the pool holds partitions, and was not lost with them.
     pub fn holds_data(&self, node: NodeId) -> bool {
-        self.router().pick(node, 0).is_some()
+        self.router().pick(node, 0).is_some() && !self.router().has_departed(node)
     }
 
     /// Places the stripes of a file: at the node that its policy gives, or in the partition chosen
@@ -58,25 +58,28 @@ impl Client {
         (layout.in_partition(chosen), pending_policy)
     }
 
-    /// A partition of the node that a policy names or chooses; `None` if it gives no node. A node
-    /// that holds nothing any more, since it has left the pool, places as `balanced`.
+    /// A partition of the node that a policy names or chooses; `None` if it gives no node.
     async fn choose_partition(&self, policy: Policy, more: u64, hash: u64) -> Option<PartitionId> {
         let node = self.choose_node(policy, more).await?;
-        if let Some(partition) = self.router().pick(node, hash) {
-            return Some(partition);
-        }
-        if !HAS_WARNED.swap(true, Relaxed) {
-            tracing::warn!("node {node} has left the pool: what is to lie there lies where most memory is free");
-        }
-        self.router().pick(self.choose_emptiest(more).await?, hash)
+        self.router().pick(node, hash)
     }
 
-    /// The node that a policy names, or chooses now for about `more` bytes.
+    /// The node that a policy names, or chooses now for about `more` bytes. A policy that names one
+    /// that holds nothing any more, since it has left the pool, places as `balanced`.
     pub(crate) async fn choose_node(&self, policy: Policy, more: u64) -> Option<NodeId> {
-        match policy {
-            Policy::Balanced => self.choose_emptiest(more).await,
-            fixed => self.fixed_node(fixed),
+        match self.fixed_node(policy) {
+            Some(node) if self.holds_data(node) => return Some(node),
+            Some(node) => {
+                if !HAS_WARNED.swap(true, Relaxed) {
+                    tracing::warn!(
+                        "node {node} has left the pool: what is to lie there lies where most memory is free"
+                    );
+                }
+            }
+            None if policy == Policy::Balanced => {}
+            None => return None,
         }
+        self.choose_emptiest(more).await
     }
 
     /// The node that a policy names, regardless of how full nodes are.
@@ -99,12 +102,12 @@ impl Client {
     /// it, one of that node's partitions.
     pub(crate) fn inode_home(&self, placing: PlacementSpec, by_hash: PartitionId) -> PartitionId {
         let node = placing.policy.and_then(|policy| self.fixed_node(policy));
-        let elsewhere = node.filter(|node| self.router().home(by_hash) != Some(*node));
+        let elsewhere = node.filter(|node| self.holds_data(*node) && self.router().home(by_hash) != Some(*node));
         elsewhere.and_then(|node| self.router().pick(node, by_hash.0.into())).unwrap_or(by_hash)
     }
 
-    /// Checks that a placement policy names a node that holds data. Other attributes are not
-    /// checked.
+    /// Checks that a placement policy names a node that holds data, or has done so and left. Other
+    /// attributes are not checked.
     pub(crate) fn check_nodes(&self, file: FileId, name: &[u8], value: &[u8]) -> Outcome<()> {
         let policy = if name == PLACEMENT { std::str::from_utf8(value).ok() } else { None };
         match policy.map(str::parse) {
@@ -113,9 +116,9 @@ impl Client {
         }
     }
 
-    /// Checks that a node holds data; the refusal names `object`.
+    /// Checks that a node holds data, or has left the pool; the refusal names `object`.
     pub(crate) fn check_node(&self, object: Object, node: NodeId) -> Outcome<()> {
-        if self.holds_data(node) {
+        if self.holds_data(node) || self.router().has_departed(node) {
             return Ok(());
         }
         let nodes: Vec<String> = self.router().data_nodes().iter().map(NodeId::to_string).collect();
