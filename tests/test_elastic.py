@@ -16,7 +16,7 @@ from conftest import mount_unsupported_reason
 from test_pool import Home, home, mounted  # noqa: F401 - `home` is a fixture
 from waiting import wait_for
 
-PROGRAM = Path(__file__).parent / "programs/checked_files.py"
+PROGRAMS = Path(__file__).parent / "programs"
 SECONDS_MAX = 120
 
 
@@ -38,16 +38,16 @@ def put(at: Home, name: str, length: int) -> bytes:
 
 
 class Workers:
-    """Programs that change files and check them, until they are stopped."""
+    """Programs that change files or objects and check them, until they are stopped."""
 
     def __init__(self, at: Home) -> None:
         self.home = at
         self.stop = at.folder / "stop"
         self.running: list[subprocess.Popen[str]] = []
 
-    def start(self, folder: str, seed: int, *prefix: str | Path) -> None:
+    def start(self, program: str, folder: str, seed: int, *prefix: str | Path) -> None:
         """Starts one in a directory; `prefix` is a command that runs it."""
-        command = [*map(str, prefix), sys.executable, str(PROGRAM), folder, str(seed), str(self.stop)]
+        command = [*map(str, prefix), sys.executable, str(PROGRAMS / program), folder, str(seed), str(self.stop)]
         process = subprocess.Popen(command, env=self.home.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.running.append(process)
 
@@ -70,9 +70,10 @@ def test_nothing_fails_while_a_pool_grows_from_two_nodes_to_eight_and_shrinks_to
     workers = Workers(home)
     with mounted(home) as folder:
         for seed in range(3):
-            workers.start(str(folder / f"mount{seed}"), seed)
+            workers.start("checked_files.py", str(folder / f"mount{seed}"), seed)
         for seed in range(2):
-            workers.start(f"/tidemill/preload{seed}", seed, home.binary, "exec", "--")
+            workers.start("checked_files.py", f"/tidemill/preload{seed}", seed, home.binary, "exec", "--")
+        workers.start("checked_objects.py", "objects", 0)
         assert "nodes 3, 4 joined" in home.run("pool", "grow", "2", "--memory", "512MiB", "--slots", "0").stderr.decode()
         assert "nodes 5, 6, 7, 8 joined" in home.run("pool", "grow", "4", "--memory", "512MiB", "--slots", "0").stderr.decode()
         assert set(partitions(home).values()) == {8}, "each has its share"
@@ -97,6 +98,8 @@ def test_every_node_of_a_pool_can_be_replaced_also_the_first_and_old_pool_files_
     for name, bytes_put in data.items():
         assert home.run("get", name, "-").stdout == bytes_put
         assert home.run("get", "--pool", str(old), name, "-").stdout == bytes_put, "node 2 leads to the others"
+    placed = home.run("put", "--placement", "at(1)", "late", "-", stdin=bytes(2_000_000))
+    assert (placed.returncode, "node 1 has left the pool" in placed.stderr.decode()) == (0, True), placed.stderr
     home.ok("pool", "shrink", "--node", "2")
     assert partitions(home) == {3: 64}
     for name, bytes_put in data.items():

@@ -6,6 +6,7 @@ more. Prints the number of operations and the longest one in milliseconds.
 
 from __future__ import annotations
 
+import mmap
 import random
 import sys
 import time
@@ -13,6 +14,8 @@ from pathlib import Path
 
 FILES = 40
 LENGTHS = [10, 3000, 5000, 70_000, 1_500_000, 3_000_000]
+# Files that are mapped at a time.
+MAPS = 3
 
 
 class CheckedFiles:
@@ -22,6 +25,7 @@ class CheckedFiles:
         self.folder = folder
         self.random = random.Random(seed)
         self.known: dict[str, bytes] = {}
+        self.maps: dict[str, mmap.mmap] = {}
 
     def any(self) -> str:
         """The name of some file."""
@@ -32,13 +36,14 @@ class CheckedFiles:
         if not self.known:
             self.replace()
             return
-        kinds = [self.replace, self.replace, self.check, self.check, self.patch, self.append, self.rename, self.remove, self.names]
+        kinds = [self.replace, self.check, self.map, self.check_map, self.patch, self.append, self.rename, self.remove, self.names]
         self.random.choice(kinds)()
 
     def replace(self) -> None:
         """Makes a file, or replaces its bytes."""
         name = f"f{self.random.randrange(FILES)}"
         data = self.random.randbytes(self.random.choice(LENGTHS))
+        self.unmap(name)
         (self.folder / name).write_bytes(data)
         self.known[name] = data
 
@@ -47,11 +52,36 @@ class CheckedFiles:
         name = self.any()
         assert (self.folder / name).read_bytes() == self.known[name], name
 
+    def map(self) -> None:
+        """Maps a file, and reads it there."""
+        name = self.any()
+        if name not in self.maps and len(self.maps) == MAPS:
+            self.unmap(self.random.choice(sorted(self.maps)))
+        self.unmap(name)
+        with (self.folder / name).open("rb") as file:
+            self.maps[name] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        assert self.maps[name][:] == self.known[name], name
+
+    def check_map(self) -> None:
+        """Reads a file where it has been mapped, maybe before it was changed."""
+        if not self.maps:
+            return
+        name = self.random.choice(sorted(self.maps))
+        mapped = self.maps[name]
+        assert mapped[:] == self.known[name][: len(mapped)], name
+
+    def unmap(self, name: str) -> None:
+        """Ends the map of a file, if there is one."""
+        if mapped := self.maps.pop(name, None):
+            mapped.close()
+
     def patch(self) -> None:
         """Overwrites some bytes."""
         name, data = self.any(), self.random.randbytes(100)
         before = self.known[name]
         at = self.random.randrange(len(before) + 1)
+        # By the preload library, a map may show a file as it was.
+        self.unmap(name)
         with (self.folder / name).open("r+b") as file:
             file.seek(at)
             file.write(data)
@@ -70,12 +100,18 @@ class CheckedFiles:
         if old != new:
             (self.folder / old).rename(self.folder / new)
             self.known[new] = self.known.pop(old)
+            self.unmap(new)
+            if mapped := self.maps.pop(old, None):
+                self.maps[new] = mapped
 
     def remove(self) -> None:
         """Removes a file."""
         name = self.any()
         (self.folder / name).unlink()
-        del self.known[name]
+        data = self.known.pop(name)
+        if mapped := self.maps.get(name):
+            assert mapped[:] == data[: len(mapped)], f"{name} is mapped and has no name"
+            self.unmap(name)
 
     def names(self) -> None:
         """Lists the directory."""
