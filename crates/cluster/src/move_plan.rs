@@ -42,9 +42,9 @@ pub struct PartitionMove {
 /// that a node's share of the bytes becomes what its share of the partitions is. The largest goes
 /// to the node that lacks the most bytes.
 ///
-/// Partitions that nothing keeps go first, in an order that has nothing to do with bytes. So what is
-/// left when some have gone is a fair sample too, and a plan that is made anew moves no more bytes
-/// than the first.
+/// Partitions that nothing keeps go first, in an order that has nothing to do with bytes. So what
+/// is left when some have gone is a fair sample too, and a plan that is made anew moves no more
+/// bytes than the first.
 ///
 /// Panics if all capacities are 0.
 pub fn plan_moves(

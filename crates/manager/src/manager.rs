@@ -213,8 +213,8 @@ impl Manager {
         Err(why)
     }
 
-    /// Reports to the leader each second, and soon when it asks for that or when others know more of
-    /// the map: the answer has what is new.
+    /// Reports to the leader each second, and soon when it asks for that or when others know more
+    /// of the map: the answer has what is new.
     async fn report_always(self: Arc<Self>) {
         loop {
             self.report().await;
