@@ -155,6 +155,12 @@ impl Router {
         Ok(send_hello(&*link.connection, state.id, self.retry_policy).await?.map)
     }
 
+    /// Like [`Self::query_map`], with one try.
+    pub async fn query_map_once(&self, link: &NodeLink) -> Result<Arc<PartitionMap>, Failure> {
+        let answer = link.connection.call(hello_request(self.session_state().id)).await?;
+        Ok(answer.hello()?.map)
+    }
+
     /// Asks other nodes for the map, when one is not reached: it may have left the pool, with its
     /// partitions at other nodes. Those that know the session are asked first; others may have left
     /// too. Does nothing if they were asked a moment ago.

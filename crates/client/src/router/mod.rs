@@ -30,7 +30,7 @@ use node::OnInvalidate;
 use parking_lot::{Mutex, RwLock};
 use placement::{Epoch, NodeId, PartitionId, PartitionMap};
 use std::sync::{Arc, atomic::AtomicBool};
-use wire::{HelloReply, MovedPartition, Object, Outcome, Refusal};
+use wire::{Failure, HelloReply, MovedPartition, Object, Outcome, Refusal};
 
 /// The way to the nodes of a pool: the map, the connections, the session.
 pub struct Router {
@@ -134,8 +134,13 @@ impl Router {
     async fn learn_from(&self, link: &NodeLink, moved: MovedPartition) -> Outcome<()> {
         let MovedPartition { partition, entry } = moved;
         if self.nodes.link(entry.server).is_none() || self.pick(entry.server, 0).is_none() {
-            let map = self.query_map(link).await?;
-            self.learn_map(&map);
+            match self.query_map_once(link).await {
+                Ok(map) => self.learn_map(&map),
+                Err(Failure::Refused(refusal)) => return Err(refusal),
+                // It may have left since it answered: others are asked when it is tried again.
+                Err(_) if self.nodes.link(entry.server).is_none() => return Ok(()),
+                Err(_) => {}
+            }
         }
         Arc::make_mut(&mut *self.map.write()).learn(partition, entry);
         Ok(())
