@@ -175,15 +175,15 @@ impl Client {
                 }
             }
             HostWork::Settle(file) => self.settle_hosted(node, file).await,
-            HostWork::EndSession { node: other, session } => {
-                match self.end_moved_session(other, session).await {
+            HostWork::EndSession { node: other, session, left } => {
+                match self.end_moved_session(other, session, left).await {
                     // Its partitions have moved on, and it may not have told where.
                     Err(_) if self.has_left(other).await => {}
                     ended => return ended,
                 }
                 let present: Vec<NodeId> = self.router().nodes.links().iter().map(|link| link.node).collect();
                 for other in present.into_iter().filter(|other| *other != node.id()) {
-                    self.end_moved_session(other, session).await?;
+                    self.end_moved_session(other, session, left).await?;
                 }
                 Ok(())
             }
@@ -206,8 +206,8 @@ impl Client {
         }
     }
 
-    async fn end_moved_session(&self, node: NodeId, session: Session) -> Outcome<()> {
-        for deleted in self.query_node(node, Body::EndMovedSession { session }).await?.closed()? {
+    async fn end_moved_session(&self, node: NodeId, session: Session, left: bool) -> Outcome<()> {
+        for deleted in self.query_node(node, Body::EndMovedSession { session, left }).await?.closed()? {
             self.purge(Some(deleted)).await;
         }
         Ok(())

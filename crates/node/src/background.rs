@@ -35,7 +35,7 @@ pub enum WorkerKind {
     /// Does what other nodes need to know of this host, and it of them.
     Hosted,
     /// Removes the stripes of partitions that have left, and ends sessions that have ended
-    /// elsewhere in those that have arrived.
+    /// elsewhere in those that have arrived, or whose clients have not come after them.
     Moves,
     /// Removes the stripes that belong to no file, of long and of ended sessions.
     Strays,

@@ -97,6 +97,8 @@ pub enum HostWork {
         node: NodeId,
         /// The session.
         session: Session,
+        /// True if it has ended only because this node leaves the pool.
+        left: bool,
     },
     /// Find out whether a file of this host is still there, and have its bytes leave the host. The
     /// last kind, because it may take long.

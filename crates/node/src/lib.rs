@@ -71,6 +71,7 @@
 //! A node knows neither paths nor open files: `vfs` does. It needs no async runtime.
 #![forbid(unsafe_code)]
 
+mod awaited_sessions;
 mod background;
 mod backing;
 mod clock;

@@ -2,6 +2,7 @@
 
 use crate::{
     BackingFd, NodeSettings, ReplyFuture, WorkerKind,
+    awaited_sessions::AwaitedSessions,
     background::BackgroundWork,
     clock,
     connected_clients::ConnectedClients,
@@ -81,6 +82,7 @@ pub struct Node {
     pub(crate) process_monitor: ProcessMonitor,
     pub(crate) clients: ConnectedClients,
     pub(crate) session_index: SessionIndex,
+    pub(crate) awaited_sessions: AwaitedSessions,
     pub(crate) stray_stripes: StrayStripes,
     pub(crate) background: BackgroundWork,
     /// The count of the session given last; and its value before the first session was given.
@@ -180,6 +182,7 @@ impl Node {
             process_monitor: ProcessMonitor::default(),
             clients: ConnectedClients::default(),
             session_index,
+            awaited_sessions: AwaitedSessions::default(),
             stray_stripes: StrayStripes::default(),
             background: BackgroundWork::default(),
             space,
@@ -246,7 +249,11 @@ impl Node {
                 Ok(()) => self.close_session(session),
                 Err(refusal) => ReplyFuture::ready(Err(Failure::Refused(refusal))),
             },
-            Body::EndMovedSession { session } => self.close_session(session),
+            Body::EndMovedSession { session, left: false } => self.close_session(session),
+            Body::EndMovedSession { session, left: true } => {
+                self.await_session(session);
+                ReplyFuture::ready(Ok(Answer::Closed(Vec::new())))
+            }
             Body::FindLeases { device, inode, after } => {
                 ReplyFuture::ready(Ok(Answer::OpenLeases(self.find_leases((device, inode), after))))
             }
@@ -347,7 +354,11 @@ impl Node {
     fn handshake(&self, session: Session) -> Outcome<Answer> {
         let session = match session {
             Session::NONE => self.begin_session()?,
-            known => self.check_session(known).map(|()| known)?,
+            known => {
+                self.check_session(known)?;
+                self.awaited_sessions.remove(known);
+                known
+            }
         };
         let (node, seed, stripe_bytes) = (self.id, self.settings.seed, self.settings.stripe_bytes);
         Ok(Answer::Hello(HelloReply { node, session, map: self.map.read().clone(), seed, stripe_bytes }))

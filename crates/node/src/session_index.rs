@@ -76,13 +76,22 @@ impl SessionIndex {
     /// Ends a session; returns the partitions in which it may have left state.
     pub fn end(&self, session: Session) -> Vec<PartitionId> {
         self.add_ended(session);
-        let words = self.sessions.write().remove(&session).unwrap_or_default();
-        let bits = words.iter().zip(0..).flat_map(|(word, at)| {
-            let word = word.load(Relaxed);
-            (0..u64::BITS).filter(move |bit| word & 1 << bit != 0).map(move |bit| at * u64::BITS + bit)
-        });
-        bits.map(|bit| PartitionId(u16::try_from(bit).expect("a map has at most 2^16 partitions"))).collect()
+        partitions_of(&self.sessions.write().remove(&session).unwrap_or_default())
     }
+
+    /// The partitions in which a session may have left state.
+    pub fn partitions(&self, session: Session) -> Vec<PartitionId> {
+        self.sessions.read().get(&session).map_or_else(Vec::new, |words| partitions_of(words))
+    }
+}
+
+/// The partitions whose bits are set.
+fn partitions_of(words: &[AtomicU64]) -> Vec<PartitionId> {
+    let bits = words.iter().zip(0..).flat_map(|(word, at)| {
+        let word = word.load(Relaxed);
+        (0..u64::BITS).filter(move |bit| word & 1 << bit != 0).map(move |bit| at * u64::BITS + bit)
+    });
+    bits.map(|bit| PartitionId(u16::try_from(bit).expect("a map has at most 2^16 partitions"))).collect()
 }
 
 fn bit_position(PartitionId(number): PartitionId) -> (usize, u64) {
@@ -131,7 +140,8 @@ impl Node {
         let partitions = self.session_index.end(session);
         self.detach_opens(session, None);
         self.hosted.end_session(session);
-        self.tell_of_end(session);
+        self.awaited_sessions.remove(session);
+        self.tell_of_end(session, false);
         self.lock_queue.end_session(session);
         self.lock_queue.wake_all();
         partitions

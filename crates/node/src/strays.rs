@@ -92,6 +92,11 @@ impl StrayStripes {
         files.collect()
     }
 
+    /// True if stripes of a session are noted.
+    pub fn has(&self, session: Session) -> bool {
+        self.0.lock().by_session.contains_key(&session)
+    }
+
     /// Drops the notes of a partition that has left.
     pub fn forget_partition(&self, partition: PartitionId) {
         let mut state = self.0.lock();

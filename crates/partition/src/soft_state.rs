@@ -77,11 +77,20 @@ impl Partition {
 
     /// Returns the sessions that have state here, durable or soft.
     pub fn sessions(&self) -> BTreeSet<Session> {
+        self.iter_sessions().filter(|session| *session != Session::NONE).collect()
+    }
+
+    /// True if a session has state here, durable or soft.
+    pub fn has_session(&self, session: Session) -> bool {
+        self.iter_sessions().any(|known| known == session)
+    }
+
+    fn iter_sessions(&self) -> impl Iterator<Item = Session> {
         let opens = self.inodes.values().flat_map(|inode| inode.opens.iter().map(|(session, _)| *session));
         let locked = self.lock_holders().map(|(_, holder)| holder.session);
         let others = self.replies.sessions().chain(self.intents.sessions()).chain(self.reserved.sessions());
         let subscribed = self.grants.unlinked.sessions().map(|(_, session)| session);
-        opens.chain(locked).chain(others).chain(subscribed).filter(|session| *session != Session::NONE).collect()
+        opens.chain(locked).chain(others).chain(subscribed)
     }
 
     /// Returns the holder of each lock, with its file.

@@ -37,6 +37,8 @@ mod hand_over_test;
 #[cfg(test)]
 mod hosted_test;
 #[cfg(test)]
+mod leave_test;
+#[cfg(test)]
 mod linear_test;
 #[cfg(test)]
 mod message_test;

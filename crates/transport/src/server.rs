@@ -157,11 +157,15 @@ impl Server {
         self.tell_others().await;
     }
 
-    /// Tells other nodes which sessions have ended, if this one has left the pool: what these
-    /// sessions had here has moved there, and nobody else would tell.
+    /// Tells other nodes which sessions have no connection here any more, if this one has left the
+    /// pool: what these sessions had here has moved there, and nobody else would tell.
     async fn tell_others(&self) {
         let node = &self.state.node;
-        if !node.serves_any() && timeout(LEAVE_WAIT, self.state.cleanup.do_host_work(node)).await.is_err() {
+        if node.serves_any() {
+            return;
+        }
+        node.pass_on_awaited_sessions();
+        if timeout(LEAVE_WAIT, self.state.cleanup.do_host_work(node)).await.is_err() {
             tracing::warn!("other nodes may keep open what clients of this node had open");
         }
     }

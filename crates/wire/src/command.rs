@@ -82,7 +82,7 @@ pub enum WritePlace {
 
 /// The version of the protocol. It grows with each change of a message: `docs/formats/wire.md` says
 /// what the version before was without.
-pub const PROTOCOL_VERSION: u16 = 11;
+pub const PROTOCOL_VERSION: u16 = 12;
 
 /// The answer to a client that sends what only nodes send.
 pub const NOT_FOR_CLIENTS: &str = "only nodes send this, to their own partitions";

@@ -228,6 +228,9 @@ pub enum Body {
     EndMovedSession {
         /// The session.
         session: Session,
+        /// True if it has ended only because that node leaves the pool: then its client has 10 s to
+        /// connect here.
+        left: bool,
     },
     /// A message about the nodes of the pool, for the node's manager; the messages are those of the
     /// crate `manager`, and may change with each version. -> `Bytes`

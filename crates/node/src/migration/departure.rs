@@ -294,7 +294,7 @@ impl Node {
         self.departures.follow(sessions.iter().copied(), to);
         // Some have ended since the target was told which have.
         for session in sessions.into_iter().filter(|session| self.session_index.has_ended(*session)) {
-            self.tell_of_end(session);
+            self.tell_of_end(session, false);
         }
         self.forwarding.end_copy(id);
         self.files.fetch_sub(partition.files(), Relaxed);
@@ -312,10 +312,11 @@ impl Node {
         self.space.notify_freed();
     }
 
-    /// Has the nodes to which something of a session has moved hear of its end.
-    pub(crate) fn tell_of_end(&self, session: Session) {
+    /// Has the nodes to which something of a session has moved hear of its end. `left`: it ends
+    /// only because this node leaves the pool.
+    pub(crate) fn tell_of_end(&self, session: Session, left: bool) {
         for node in self.departures.take_followed(session) {
-            self.hosted.push(HostWork::EndSession { node, session });
+            self.hosted.push(HostWork::EndSession { node, session, left });
         }
     }
 

@@ -236,7 +236,7 @@ impl Network {
     /// not ended because it has ended elsewhere.
     pub async fn serve(&self, node: &Arc<Node>, request: Request) -> Result<Answer, Failure> {
         match request.body {
-            Body::EndMovedSession { session } if self.live_sessions.lock().contains(&(node.id(), session)) => {
+            Body::EndMovedSession { session, .. } if self.live_sessions.lock().contains(&(node.id(), session)) => {
                 return Ok(Answer::Closed(Vec::new()));
             }
             Body::EndSession { session } => drop(self.live_sessions.lock().remove(&(node.id(), session))),

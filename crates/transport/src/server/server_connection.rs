@@ -353,7 +353,7 @@ impl ServerConnection {
             self.reply(id, &Err(failure));
             return Ok(());
         }
-        if let Body::EndMovedSession { session } = request.body
+        if let Body::EndMovedSession { session, .. } = request.body
             && self.state.live_sessions.lock().contains(&session)
         {
             self.reply(id, &Ok(Answer::Closed(Vec::new())));

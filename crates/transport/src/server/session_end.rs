@@ -34,7 +34,8 @@ impl ServerState {
     /// Ends a session here, then finishes at the other nodes. If one of them is not reachable, the
     /// client that runs into the rest finishes it.
     async fn end_session(&self, session: Session, stopping: bool) -> Result<(), Failure> {
-        let left = self.end_local(session).await?;
+        let partitions = if stopping { self.node.leave_session(session) } else { self.node.end_session(session) };
+        let left = self.end_local(session, partitions).await?;
         if !left.is_empty() && !stopping {
             self.cleanup.end_session(session, left).await?;
         }
@@ -61,11 +62,25 @@ impl ServerState {
         outcome
     }
 
-    /// Ends a session in the partitions of this node that it touched. Returns those in which
-    /// something is left that other nodes may have a part of; most clients leave nothing.
-    async fn end_local(&self, session: Session) -> Result<Vec<PartitionId>, Failure> {
+    /// Ends the sessions whose clients have not come in time after another node had left. Returns
+    /// their number.
+    pub async fn end_overdue_sessions(&self) -> u64 {
+        let mut due: BTreeSet<Session> = self.node.take_overdue_sessions().into_iter().collect();
+        {
+            // No connection takes them from now on.
+            let mut live = self.live_sessions.lock();
+            due.retain(|session| live.insert(*session));
+        }
+        let ended = due.len() as u64;
+        self.end_sessions(due, false).await;
+        ended
+    }
+
+    /// Ends a session that has ended at this node in the partitions that it touched. Returns those
+    /// in which something is left that other nodes may have a part of; most clients leave nothing.
+    async fn end_local(&self, session: Session, partitions: Vec<PartitionId>) -> Result<Vec<PartitionId>, Failure> {
         let mut left = Vec::new();
-        for partition in self.node.end_session(session) {
+        for partition in partitions {
             yield_now().await;
             let mut is_left = !self.node.close_session_in(session, partition).await?.is_empty();
             let Some(epoch) = self.node.served_epoch(partition) else { continue };

@@ -72,7 +72,7 @@ impl ServedWorker {
     /// sessions.
     async fn settle_moves(&self) -> Outcome<u64> {
         let node = &self.state.node;
-        let (mut outcome, mut settled) = (Ok(()), 0);
+        let (mut outcome, mut settled) = (Ok(()), self.state.end_overdue_sessions().await);
         for (session, partition) in node.close_arrived_sessions().await {
             match self.state.cleanup.end_session(session, vec![partition]).await {
                 Ok(()) => settled += 1,

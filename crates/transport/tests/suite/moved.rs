@@ -2,20 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the failure")]
 
 use super::{
-    common::{LONG, OWNER, STRIPE, host::child_of, remote, token},
+    common::{LONG, OWNER, STRIPE, any_port, host::child_of, remote, token},
     programs::CLIENT,
 };
 use arena::{Arena, ArenaOptions};
 use client::{Client, Connection, Connector, Nodes, RetryPolicy, testing::hand_over};
 use node::{Node, NodeSettings};
 use placement::{NodeId, PartitionId, PartitionMap};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use store::Engine;
 use test_support::until_polled;
 use tokio::runtime::Handle;
 use transport::{Address, Listener, Server, ServerLimits};
 use vfs::Vfs;
-use wire::{Lock, LockKind, LockOwner, LockStyle, Object, OpenFlags, Refusal};
+use wire::{Attributes, Lock, LockKind, LockOwner, LockStyle, Object, OpenFlags, Refusal};
 
 /// Number of partitions.
 const PARTITIONS: u16 = 16;
@@ -41,7 +41,17 @@ impl TwoNodes {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let listen = |number| Listener::bind(&Address::Unix(directory.path().join(format!("{number}")))).unwrap();
-        let (ids, listeners) = ([NodeId(1), NodeId(2)], [1, 2].map(listen));
+        Self::listening([1, 2].map(listen), directory)
+    }
+
+    /// Like [`Self::start`], as if on hosts other than the clients': they say hello when they need.
+    fn start_afar() -> Self {
+        let listeners = [(); 2].map(|()| Listener::bind(&any_port()).unwrap());
+        Self::listening(listeners, tempfile::tempdir().unwrap())
+    }
+
+    fn listening(listeners: [Listener; 2], directory: tempfile::TempDir) -> Self {
+        let ids = [NodeId(1), NodeId(2)];
         let addresses = ids.into_iter().zip(&listeners).map(|(id, to)| (id, to.address().to_string().into()));
         let map = PartitionMap::one_node(ids[0], PARTITIONS.into()).unwrap().with_addresses(addresses);
         let settings = NodeSettings {
@@ -67,8 +77,13 @@ impl TwoNodes {
     }
 
     async fn client(&self) -> Vfs {
-        let first = Arc::new(remote(self.servers[1].address())) as Arc<dyn Connection>;
-        let nodes = Nodes::with_connector(Arc::new(ByAddress), [(NodeId(2), first)]);
+        self.client_of(2).await
+    }
+
+    /// A client that knows one of the nodes.
+    async fn client_of(&self, number: u32) -> Vfs {
+        let first = Arc::new(remote(self.servers[number as usize - 1].address())) as Arc<dyn Connection>;
+        let nodes = Nodes::with_connector(Arc::new(ByAddress), [(NodeId(number), first)]);
         Vfs::new(Client::connect_all(nodes, RetryPolicy::default()).await.unwrap())
     }
 
@@ -136,4 +151,42 @@ async fn what_a_program_has_open_and_locked_ends_with_it_at_a_node_that_it_never
     for server in pool.servers {
         server.stop().await;
     }
+}
+
+/// A removed file that a client has open, whose node has left.
+async fn left_file(pool: TwoNodes) -> (Vfs, vfs::Handle, Vfs, Attributes, Server) {
+    let (holder, other) = (pool.client_of(1).await, pool.client_of(2).await);
+    let (made, handle) = holder.create(Vfs::root(), b"f", 0o644, OWNER, OpenFlags::READ_WRITE).await.unwrap();
+    holder.write(handle, 0, b"bytes".to_vec().into()).await.unwrap();
+    other.unlink(Vfs::root(), b"f").await.unwrap();
+    pool.move_all().await;
+    let mut map = (*pool.nodes[1].known_map()).clone();
+    map.depart(NodeId(1));
+    pool.nodes[1].learn_map(&map);
+    let [first, second] = pool.servers;
+    first.stop().await;
+    (holder, handle, other, made, second)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_has_open_stays_when_a_node_leaves_if_the_client_comes_within_ten_seconds() {
+    let (holder, handle, other, made, server) = left_file(TwoNodes::start_afar()).await;
+    assert!(other.stat(made.file).await.is_ok());
+    assert_eq!(holder.read(handle, 0, 10).await.unwrap(), &b"bytes"[..]);
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert_eq!(holder.read(handle, 0, 10).await.unwrap(), &b"bytes"[..]);
+    holder.close(handle).await.unwrap();
+    assert!(matches!(other.stat(made.file).await, Err(Refusal::NotFound(_))));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_has_open_ends_ten_seconds_after_a_node_has_left_if_the_client_does_not_come() {
+    let (holder, _, other, made, server) = left_file(TwoNodes::start_afar()).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert!(other.stat(made.file).await.is_ok());
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(matches!(other.stat(made.file).await, Err(Refusal::NotFound(_))));
+    drop(holder);
+    server.stop().await;
 }

@@ -121,7 +121,7 @@ pub fn requests() -> Vec<Request> {
     bodies.extend(walks());
     bodies.push(Body::ProbeLease { lease: LEASE });
     bodies.push(Body::EndSession { session: SESSION });
-    bodies.push(Body::EndMovedSession { session: SESSION });
+    bodies.extend([false, true].map(|left| Body::EndMovedSession { session: SESSION, left }));
     bodies.push(Body::FindLeases { device: 57, inode: 1 << 33, after: LEASE });
     let (file, stripe) = (FILE, StripeNo(5));
     let stripes = stripe_actions().into_iter().map(|action| MoveStep::Stripe { file, stripe, action });
