@@ -511,3 +511,46 @@ async fn a_pool_that_has_lost_a_node_with_partitions_takes_new_clients() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_client_that_learns_of_a_move_says_hello_to_the_new_node_with_its_next_request_to_any() {
+    let pool = Pool::of(3);
+    let made = directories(&pool.client().await).await;
+    let counts: Vec<Arc<AtomicU64>> = (0..3).map(|_| Arc::default()).collect();
+    let far = |node: InProcessConnection| {
+        let count = counts[node.0.id().0 as usize - 1].clone();
+        CountingConnection::new(SteppedConnection::new(node), count)
+    };
+    let calls = || counts.iter().map(|count| count.swap(0, Relaxed)).collect::<Vec<_>>();
+    let fs = pool.over(far, IMPATIENT).await;
+    let at = |number| made.iter().copied().find(|directory| home(*directory, 3) == number).unwrap();
+    fs.list(at(3), 0, 10).await.unwrap();
+    let [one, other, _] = pool.nodes() else { panic!("three nodes") };
+    hand_over(one, other, at(1).partition()).await.unwrap();
+    fs.router().refresh_map().await;
+    calls();
+    fs.list(at(3), 0, 10).await.unwrap();
+    assert_eq!(calls(), [0, 1, 1]);
+    fs.list(at(3), 0, 10).await.unwrap();
+    assert_eq!(calls(), [0, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_client_that_ends_after_a_node_has_left_ends_where_its_partitions_are() {
+    let pool = Pool::of(2);
+    let left = Arc::new(AtomicU64::new(u64::MAX));
+    let never = Arc::new(AtomicU64::new(u64::MAX));
+    let way = |node: InProcessConnection| {
+        let calls = if node.0.id() == NodeId(1) { &left } else { &never };
+        CrashingConnection::sharing(SteppedConnection::new(node), calls.clone())
+    };
+    let (fs, other) = (pool.over(way, IMPATIENT).await, pool.client().await);
+    let (made, _) = fs.create(FileId::ROOT, b"f", 0o600, OWNER, OpenFlags::READ).await.unwrap();
+    let [one, last] = pool.nodes() else { panic!("two nodes") };
+    leave(std::slice::from_ref(one), last).await;
+    left.store(0, Relaxed);
+    other.unlink(FileId::ROOT, b"f").await.unwrap();
+    assert!(other.stat(made.file).await.is_ok(), "it is open");
+    fs.close().await.unwrap();
+    assert!(matches!(other.stat(made.file).await, Err(Refusal::NotFound(_))));
+}

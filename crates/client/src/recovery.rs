@@ -153,7 +153,10 @@ impl Client {
         sessions.push(bound.session_state());
         let (mut broadcast, mut left) = (Broadcast::new(&bound), BTreeSet::new());
         for session in &sessions {
-            for node in session.greeted() {
+            let mut asked = BTreeSet::new();
+            // One that has left says by its silence which others have its partitions.
+            while let Some(node) = self.router().nodes_of(session).into_iter().find(|node| !asked.contains(node)) {
+                asked.insert(node);
                 left.extend(broadcast.ask(node, bound.end_session(node, session.id)).await.unwrap_or_default());
             }
         }
@@ -167,6 +170,7 @@ impl Client {
             Err(refusal) => return Err(refusal),
         }
         self.router().forget_earlier_sessions();
+        self.router().forget_due_hellos();
         Ok(())
     }
 

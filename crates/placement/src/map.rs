@@ -231,6 +231,14 @@ impl PartitionMap {
         }
     }
 
+    /// The moves of partitions that another map of the pool knows and this one does not: from which
+    /// node, and to which.
+    pub fn moves_in(&self, other: &Self) -> BTreeSet<(NodeId, NodeId)> {
+        let pairs = self.partitions.iter().zip(&other.partitions);
+        let moved = pairs.filter(|(known, entry)| known.epoch < entry.epoch && known.server != entry.server);
+        moved.map(|(known, entry)| (known.server, entry.server)).collect()
+    }
+
     /// The number of partitions of the pool.
     pub fn partitions(&self) -> u32 {
         u32::try_from(self.partitions.len()).expect("a map is never made with more than PARTITIONS_MAX")

@@ -9,9 +9,11 @@
 //! - `retry`: the retry policy
 //! - `sequence`: sequence numbers of changes in each partition
 //! - `handshake`: the hello, which starts a session and names it to other nodes
+//! - `due_hellos`: hellos to nodes that have got partitions from others
 //! - `session`: the change to the next session, after a connection has broken
 
 pub mod circuit_breaker;
+pub mod due_hellos;
 pub mod handshake;
 pub mod nodes;
 pub mod retry;
@@ -22,6 +24,7 @@ pub mod session;
 use crate::{
     RetryPolicy,
     router::{
+        due_hellos::DueHellos,
         nodes::{NodeLink, Nodes},
         session::{Greeting, SessionState},
     },
@@ -42,6 +45,7 @@ pub struct Router {
     /// Earlier sessions of this client. Each holds what was open at nodes whose connections did not
     /// break.
     earlier_sessions: Mutex<Vec<Arc<SessionState>>>,
+    pub due_hellos: DueHellos,
     /// The cache-invalidation callback, if this client subscribes.
     on_invalidate: Mutex<Option<OnInvalidate>>,
     /// True if the kernel of this client supports prune notices.
@@ -66,6 +70,7 @@ impl Router {
             session: RwLock::new(Arc::new(state)),
             session_lock: tokio::sync::Mutex::default(),
             earlier_sessions: Mutex::default(),
+            due_hellos: DueHellos::default(),
             on_invalidate: Mutex::default(),
             supports_prune: AtomicBool::new(false),
             seed,
@@ -119,13 +124,15 @@ impl Router {
 
     /// Takes the entries of a map that are newer, and the nodes that are new.
     pub fn learn_map(&self, map: &PartitionMap) {
-        let known = {
+        let (moves, known) = {
             let mut known = self.map.write();
+            let moves = known.moves_in(map);
             Arc::make_mut(&mut *known).learn_all(map);
-            known.clone()
+            (moves, known.clone())
         };
         // Not those of `map`: it may be of a time before one of them has left.
         self.nodes.learn(&known);
+        self.note_moves(&moves);
     }
 
     /// Takes the entry of a partition that a node has answered, if it is newer; and asks that node
@@ -142,7 +149,13 @@ impl Router {
                 Err(_) => {}
             }
         }
-        Arc::make_mut(&mut *self.map.write()).learn(partition, entry);
+        let moved = {
+            let (mut known, to) = (self.map.write(), entry.server);
+            let from = known.node(partition).filter(|from| *from != to);
+            let is_new = Arc::make_mut(&mut *known).learn(partition, entry);
+            from.filter(|_| is_new).map(|from| (from, to))
+        };
+        self.note_moves(&moved.into_iter().collect());
         Ok(())
     }
 }

@@ -80,6 +80,11 @@ impl NodeLink {
         is_due
     }
 
+    /// False if the node has left the pool.
+    pub fn is_present(&self) -> bool {
+        !self.departed.load(Relaxed)
+    }
+
     /// False if the node is known not to answer.
     pub fn is_available(&self) -> bool {
         self.breaker.lock().outage().is_none()
@@ -163,7 +168,7 @@ impl Nodes {
 
     /// All links to nodes that have not left, by ascending ids.
     pub(crate) fn links(&self) -> Vec<&NodeLink> {
-        let present = self.0.links.iter().map(|(_, link)| link).filter(|link| !link.departed.load(Relaxed));
+        let present = self.0.links.iter().map(|(_, link)| link).filter(|link| link.is_present());
         let mut links: Vec<&NodeLink> = present.collect();
         links.sort_unstable_by_key(|link| link.node);
         links

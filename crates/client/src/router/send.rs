@@ -48,9 +48,9 @@ impl Router {
     }
 
     /// Sends a request once. `None` if its node is not known, has not heard of the session yet, or
-    /// may not answer.
+    /// may not answer, or if hellos are due before.
     fn call_if_ready(&self, outgoing: Outgoing<'_>) -> Option<(NodeId, ReplyFuture)> {
-        if self.nodes.is_any_unavailable() {
+        if self.nodes.is_any_unavailable() || self.due_hellos.any() {
             return None;
         }
         let (home, epoch) = self.map.read().entry(outgoing.partition).map(|entry| (entry.server, entry.epoch))?;
@@ -60,6 +60,9 @@ impl Router {
 
     /// Sends a request to a node that is told of the session before, or may not answer.
     async fn send_when_ready(&self, outgoing: Outgoing<'_>) -> Outcome<Answer> {
+        if self.due_hellos.any() {
+            self.say_due_hellos().await;
+        }
         let home = self.home(outgoing.partition);
         match (self.send_by_map(outgoing).await, home) {
             (Err(refusal @ Refusal::Unavailable { .. }), Some(home)) => {
