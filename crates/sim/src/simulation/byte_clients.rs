@@ -46,7 +46,7 @@ impl ByteClient {
         for count in 0..operations {
             self.state.pause_of_a_client().await;
             if let Err(refusal) = self.operate(count).await {
-                self.state.excuse(&refusal, self.vfs.client().session());
+                self.state.excuse(&refusal);
                 return;
             }
         }
@@ -54,7 +54,7 @@ impl ByteClient {
             && let Some((_, handle)) = self.open.take()
             && let Err(refusal) = self.vfs.close(handle).await
         {
-            self.state.excuse(&refusal, self.vfs.client().session());
+            self.state.excuse(&refusal);
         }
         self.state.end_session(&self.vfs).await;
     }
@@ -218,7 +218,7 @@ impl ObjectClient {
         for _ in 0..operations {
             self.state.pause_of_a_client().await;
             if let Err(refusal) = self.operate().await {
-                self.state.excuse(&refusal, self.vfs.client().session());
+                self.state.excuse(&refusal);
                 return;
             }
         }

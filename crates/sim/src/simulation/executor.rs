@@ -52,6 +52,8 @@ pub struct SimState {
     pub history: Mutex<Vec<NameEvent>>,
     /// Notified when a move begins, so that clients use the pool meanwhile.
     pub move_began: Notify,
+    /// Notified when a node that leaves ends its connections.
+    pub node_left: Notify,
     /// New tasks.
     spawned: Mutex<Vec<SimTask>>,
     /// True if a host has died whose tasks are still there.
@@ -127,6 +129,7 @@ impl Simulation {
             rng: Mutex::new(rng),
             history: Mutex::default(),
             move_began: Notify::new(),
+            node_left: Notify::new(),
             spawned: Mutex::default(),
             any_killed: AtomicBool::new(false),
             steps: AtomicUsize::new(0),

@@ -73,12 +73,14 @@ pub enum SimEvent {
     RequestMoved,
     /// A write was forwarded to the target of a move.
     WriteForwarded,
-    /// What a client had open was lost with a node that left.
-    SessionLost,
+    /// A node was told to wait for the client of a session, after another one had left.
+    SessionAwaited,
+    /// Such a client did not come in time.
+    SessionOverdue,
 }
 
 /// All kinds of events.
-pub const EVENTS: [SimEvent; 25] = [
+pub const EVENTS: [SimEvent; 26] = [
     SimEvent::RequestLost,
     SimEvent::AnswerLost,
     SimEvent::RequestDoubled,
@@ -104,6 +106,7 @@ pub const EVENTS: [SimEvent; 25] = [
     SimEvent::ObjectPut,
     SimEvent::RequestMoved,
     SimEvent::WriteForwarded,
+    SimEvent::SessionAwaited,
 ];
 
 /// Number of events of each kind.
@@ -138,8 +141,8 @@ pub struct Network {
     counts: Mutex<EventCounts>,
     /// The sessions that have said hello to a node, and have not ended there.
     live_sessions: Mutex<BTreeSet<(NodeId, Session)>>,
-    /// The clients whose sessions a node has ended because it left.
-    ended_by_nodes: Mutex<BTreeSet<Session>>,
+    /// The nodes that take no connections any more, because they leave.
+    closed: Mutex<BTreeSet<NodeId>>,
     /// True if nothing is lost, doubled, late or cut any more.
     is_calm: AtomicBool,
     /// True if a node has died with partitions.
@@ -157,7 +160,7 @@ impl Network {
             busy_until: Mutex::default(),
             counts: Mutex::default(),
             live_sessions: Mutex::default(),
-            ended_by_nodes: Mutex::default(),
+            closed: Mutex::default(),
             is_calm: AtomicBool::new(true),
             has_lost_partitions: AtomicBool::new(false),
         }
@@ -187,7 +190,8 @@ impl Network {
 
     /// The node at the other end of a connection; `None` if nobody listens there any more.
     pub fn node(&self, id: NodeId) -> Option<Arc<Node>> {
-        if self.is_alive(Host::Node(id)) { self.nodes.lock().get(&id).cloned() } else { None }
+        let listens = self.is_alive(Host::Node(id)) && !self.closed.lock().contains(&id);
+        self.nodes.lock().get(&id).filter(|_| listens).cloned()
     }
 
     /// The nodes that have not ended.
@@ -236,9 +240,10 @@ impl Network {
     /// not ended because it has ended elsewhere.
     pub async fn serve(&self, node: &Arc<Node>, request: Request) -> Result<Answer, Failure> {
         match request.body {
-            Body::EndMovedSession { session, .. } if self.live_sessions.lock().contains(&(node.id(), session)) => {
+            Body::EndMovedSession { session, .. } if self.is_session_live(node.id(), session) => {
                 return Ok(Answer::Closed(Vec::new()));
             }
+            Body::EndMovedSession { left: true, .. } => self.count(SimEvent::SessionAwaited),
             Body::EndSession { session } => drop(self.live_sessions.lock().remove(&(node.id(), session))),
             _ => {}
         }
@@ -250,17 +255,16 @@ impl Network {
         answer
     }
 
-    /// Takes the sessions that live at a node that leaves.
-    pub fn take_sessions(&self, node: NodeId) -> Vec<Session> {
+    /// Ends the connections to a node that leaves; returns the sessions that they carried.
+    pub fn close(&self, node: NodeId) -> Vec<Session> {
+        self.closed.lock().insert(node);
         let mut live = self.live_sessions.lock();
-        let sessions: Vec<Session> = live.extract_if(.., |(at, _)| *at == node).map(|(_, session)| session).collect();
-        self.ended_by_nodes.lock().extend(sessions.iter().map(|session| session.client()));
-        sessions
+        live.extract_if(.., |(at, _)| *at == node).map(|(_, session)| session).collect()
     }
 
-    /// True if a node has ended a session of the same client because it left.
-    pub fn was_ended_by_a_node(&self, session: Session) -> bool {
-        self.ended_by_nodes.lock().contains(&session.client())
+    /// True if a session has said hello to a node, and has not ended there.
+    pub fn is_session_live(&self, node: NodeId, session: Session) -> bool {
+        self.live_sessions.lock().contains(&(node, session))
     }
 }
 

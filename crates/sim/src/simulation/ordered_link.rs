@@ -63,7 +63,7 @@ impl OrderedLink {
 
     /// Sends a request after those that were sent before.
     pub fn call(&self, request: Request) -> ReplyFuture {
-        if !self.state.network.is_alive(self.from) || !self.state.network.is_alive(Host::Node(self.to)) {
+        if !self.state.network.is_alive(self.from) || self.state.network.node(self.to).is_none() {
             return ReplyFuture::ready(Err(Failure::Unreachable("nobody listens there".into())));
         }
         let queue = self.connected();

@@ -177,6 +177,7 @@ impl SimNode {
         if self.node.has_host_work() {
             self.client().await?.do_host_work(&self.node).await?;
         }
+        self.end_overdue_sessions().await?;
         let mut arrived = self.node.close_arrived_sessions().await;
         arrived.sort_unstable();
         for (session, partition) in arrived {
@@ -193,9 +194,26 @@ impl SimNode {
         Ok(())
     }
 
-    /// True if there is work that needs other nodes.
+    /// Ends the sessions whose clients have not come after a node had left.
+    async fn end_overdue_sessions(&self) -> Outcome<()> {
+        for session in self.node.take_overdue_sessions() {
+            if self.state.network.is_session_live(self.node.id(), session) {
+                continue;
+            }
+            self.state.network.count(SimEvent::SessionOverdue);
+            let left = self.node.end_session(session);
+            for partition in &left {
+                // A failure is that of a partition that has just moved.
+                drop(self.node.close_session_in(session, *partition).await);
+            }
+            drop(self.client().await?.recover_in(session, left).await);
+        }
+        Ok(())
+    }
+
+    /// True if there is work that needs other nodes, or time.
     pub fn is_busy(&self) -> bool {
-        self.node.has_host_work() || !self.node.sessions_with_due_strays().is_empty()
+        self.node.has_host_work() || self.node.awaits_sessions() || !self.node.sessions_with_due_strays().is_empty()
     }
 
     async fn remove_strays(&self, session: Session) -> Outcome<()> {
@@ -232,10 +250,12 @@ impl SimNode {
         }
         let this = self.clone();
         self.spawn(async move {
-            // All connections end, and with them what their sessions hold here.
-            for session in this.state.network.take_sessions(this.node.id()) {
-                this.node.end_session(session);
+            // All connections end, and others wait for the clients.
+            for session in this.state.network.close(this.node.id()) {
+                this.node.leave_session(session);
             }
+            this.node.pass_on_awaited_sessions();
+            this.state.node_left.notify_waiters();
             let end = node::now() + LEAVE_WAIT;
             while this.node.has_host_work() && node::now() < end {
                 drop(this.work().await);

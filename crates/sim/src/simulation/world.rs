@@ -188,7 +188,7 @@ impl World {
         self.observer = self.simulation.wait(connect(self.state.clone(), Host::Observer, known));
         for node in self.managers.live_nodes() {
             let done = self.wait(async move { node.work().await });
-            done.unwrap_or_else(|refusal| self.state.excuse(&refusal, Session::NONE));
+            done.unwrap_or_else(|refusal| self.state.excuse(&refusal));
         }
     }
 
@@ -201,7 +201,7 @@ impl World {
         let reads: Vec<NameOperation> = reads.into_iter().filter(|read| !is_of_bytes(read)).collect();
         for operation in reads {
             let outcome = self.wait(execute(self.observer.clone(), operation));
-            let ended = self.state.reply(outcome, Session::NONE).map(|reply| (usize::MAX, reply));
+            let ended = self.state.reply(outcome).map(|reply| (usize::MAX, reply));
             self.state.history.lock().push(Event { operation, began: usize::MAX - 1, ended });
         }
     }
@@ -273,7 +273,7 @@ async fn die(state: Arc<SimState>, observer: Vfs, (host, session): (Host, Sessio
     state.kill(host);
     sim_sleep(state.random_time(Duration::from_millis(200))).await;
     if let Err(refusal) = observer.client().recover(session).await {
-        state.excuse(&refusal, Session::NONE);
+        state.excuse(&refusal);
     }
 }
 
@@ -286,8 +286,7 @@ async fn run_names(vfs: Vfs, operations: Vec<NameOperation>, state: Arc<SimState
             history.push(Event { operation, began: state.steps(), ended: None });
             history.len() - 1
         };
-        let session = vfs.client().session();
-        let reply = state.reply(execute(vfs.clone(), operation).await, session);
+        let reply = state.reply(execute(vfs.clone(), operation).await);
         state.history.lock()[at].ended = reply.map(|reply| (state.steps(), reply));
     }
     state.end_session(&vfs).await;
