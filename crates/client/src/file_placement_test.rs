@@ -569,3 +569,31 @@ async fn two_clients_that_place_one_file_agree() {
         assert_eq!(inspected.check(&judge, file, STRIPE).await, 1, "seed {seed}");
     }
 }
+
+#[tokio::test]
+async fn the_load_of_a_partition_tells_the_bytes_that_a_user_has_placed_there() {
+    let inspected = InspectedPool::of(3);
+    let fs = connect_at(&inspected.pool, 1).await;
+    let placed = async || {
+        let mut all = Vec::new();
+        for node in inspected.pool.nodes() {
+            let loads = node.partition_loads().await.unwrap();
+            assert!(loads.values().all(|load| load.placed_bytes <= load.bytes));
+            all.push(loads.values().map(|load| load.placed_bytes).sum::<u64>());
+        }
+        all
+    };
+    for policy in ["striped", "single", "balanced"] {
+        directory(&fs, policy, policy).await;
+        write(&fs, &format!("{policy}/f"), 200_000).await;
+    }
+    assert_eq!(placed().await, [0, 0, 0]);
+    for (path, policy) in [("there", "at(3)"), ("here", "here"), ("small", "at(2)")] {
+        directory(&fs, path, policy).await;
+        fs.make_directories(format!("{path}/d").as_bytes()).await.unwrap();
+    }
+    write(&fs, "there/d/f", 200_000).await;
+    write(&fs, "here/d/f", 100_000).await;
+    write(&fs, "small/d/f", 10).await;
+    assert_eq!(placed().await, [100_000, 10, 200_000], "the last in the inode");
+}

@@ -263,7 +263,7 @@ impl Manager {
     async fn describe_node(&self, with_loads: bool) -> NodeReport {
         let (usage, pins) = (self.node.usage(), self.node.pins());
         let loads = if with_loads { self.node.partition_loads().await.ok() } else { None };
-        let load = |LocalLoad { bytes, pins }| PartitionLoad { bytes, placed_bytes: 0, pins };
+        let load = |LocalLoad { bytes, placed_bytes, pins }| PartitionLoad { bytes, placed_bytes, pins };
         NodeReport {
             loads: loads.map(|loads| loads.into_iter().map(|(id, known)| (id, load(known))).collect()),
             used: usage.used,

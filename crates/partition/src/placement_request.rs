@@ -14,8 +14,8 @@ use crate::{
 };
 use bytes::Bytes;
 use placement::{
-    Distribution, FileId, InvalidPlacementSpec, PartitionId, PlacementDecision, PlacementSpec, StripeNo,
-    stripe_partition,
+    Distribution, FileId, InvalidPlacementSpec, NodeId, PartitionId, PlacementDecision, PlacementSpec, Policy,
+    StripeNo, stripe_partition,
 };
 use serde::{Deserialize, Serialize};
 use wire::{
@@ -112,6 +112,13 @@ impl FileBody {
         }
     }
 
+    fn inline_bytes(&self) -> u64 {
+        match &self.location {
+            DataLocation::Inline(bytes) | DataLocation::Spilling(bytes) => bytes.len() as u64,
+            _ => 0,
+        }
+    }
+
     /// Returns true if the placement can still change: there is neither a stripe nor an extent.
     fn is_free(&self) -> bool {
         matches!(self.location, DataLocation::Inline(_))
@@ -119,6 +126,16 @@ impl FileBody {
 }
 
 impl Inode {
+    /// True if a user has placed the bytes of this inode at a node. `here` counts wherever they
+    /// are: which node that was is not stored.
+    fn is_placed_at(&self, node: NodeId) -> bool {
+        match self.placement_request.placing.policy {
+            Some(Policy::Here) => true,
+            Some(Policy::At(named)) => named == node,
+            Some(Policy::Striped | Policy::Single | Policy::Balanced) | None => false,
+        }
+    }
+
     /// Returns the value of an attribute, inherited or set.
     pub fn placement_value(&self, attr: PlacementAttr) -> Option<Bytes> {
         self.placement_request.value(attr)
@@ -215,6 +232,18 @@ impl Partition {
             }
             Ok(Answer::Done)
         })
+    }
+
+    /// True if there is such a file and a user has placed its bytes at a node, by `here` or `at`.
+    pub fn is_placed_at(&self, file: FileId, node: NodeId) -> bool {
+        self.inodes.get(&file).is_some_and(|inode| inode.is_placed_at(node))
+    }
+
+    /// Returns the number of bytes in inodes that a user has placed at a node, by `here` or `at`.
+    pub fn inline_bytes_placed_at(&self, node: NodeId) -> u64 {
+        let placed = self.inodes.values().filter(|inode| inode.is_placed_at(node));
+        let files = placed.filter_map(|inode| if let InodeBody::File(body) = &inode.body { Some(body) } else { None });
+        files.map(FileBody::inline_bytes).sum()
     }
 
     /// Returns the placement that decides whether a command may create an extent file.

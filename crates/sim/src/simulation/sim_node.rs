@@ -139,7 +139,7 @@ impl SimNode {
     async fn describe(&self) -> NodeReport {
         let (usage, pins) = (self.node.usage(), self.node.pins());
         let loads = if self.wants_loads.load(Relaxed) { self.node.partition_loads().await.ok() } else { None };
-        let load = |LocalLoad { bytes, pins }| PartitionLoad { bytes, placed_bytes: 0, pins };
+        let load = |LocalLoad { bytes, placed_bytes, pins }| PartitionLoad { bytes, placed_bytes, pins };
         let loads = loads.map(|loads| loads.into_iter().map(|(id, known)| (id, load(known))).collect());
         NodeReport { loads, used: usage.used, capacity: usage.capacity, pins, waiting: usage.waiting }
     }
