@@ -3,18 +3,15 @@
 use crate::{
     HostWork, Node, ReplyFuture,
     migration::{
-        forwarding_store::{ChangePromise, QueuedAction, QueuedChange},
+        forwarding_store::QueuedChange,
         move_counters::{CopiedBytes, MoveProgress},
         move_error::MoveError,
+        stripe_copy::SentChange,
     },
     now, sleep_until,
 };
 use bytes::Bytes;
-use futures_util::{
-    FutureExt, StreamExt,
-    future::{BoxFuture, Either},
-    stream::FuturesUnordered,
-};
+use futures_util::{future::BoxFuture, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use partition::{CommandCaller, Partition, PartitionTransfer, SubscriberIds};
 use placement::{Epoch, NodeId, PartitionEntry, PartitionId};
@@ -25,26 +22,18 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
-use store::{StripeEntry, StripeKey, StripeScan, StripeSnapshot, StripeStore};
+use store::StripeStore;
 use tokio::{
     select,
     sync::{Notify, mpsc::UnboundedReceiver},
-    task::yield_now,
 };
-use wire::{Answer, Body, Failure, MoveStep, Refusal, Request, Session, StripeAction};
+use wire::{Body, Failure, MoveStep, Refusal, Request, Session};
 
 /// Longest time for which kernels may withhold an ack. Shorter than requests wait for an entry:
 /// one of those may hold the page that an ack needs.
 const ACK_WAIT: Duration = Duration::from_millis(500);
 /// Time for subscribers to subscribe at the target.
 const INTRODUCTION_WAIT: Duration = Duration::from_secs(10);
-/// Stripes of a page of the scan.
-const SCAN_PAGE: usize = 256;
-/// Most bytes of copies that are on their way at a time: enough for a fast network, and little
-/// enough to leave space and turns to others.
-const COPY_WINDOW_BYTES: u64 = 4 << 20;
-/// Most changes that are on their way at a time.
-const CHANGES_IN_FLIGHT_MAX: usize = 64;
 /// Most bytes of metadata in one message.
 const STATE_BYTES: usize = 1 << 20;
 /// Bytes that a stripe or the metadata may take more at the target than here.
@@ -168,30 +157,23 @@ impl Departures {
 
 /// A move under way. Unless the target may be ready, the partition is served here again when this
 /// is dropped.
-struct Departure<'a> {
-    node: &'a Arc<Node>,
-    id: PartitionId,
+pub struct Departure<'a> {
+    pub(super) node: &'a Arc<Node>,
+    pub(super) id: PartitionId,
     /// The epoch of the partition's entry, by which the target knows the move.
     epoch: Epoch,
     to: NodeId,
     link: MoveLink,
     cancelled: Arc<Notify>,
     /// Changes of the stripes, from the moment at which the target knows of the move.
-    changes: Option<UnboundedReceiver<QueuedChange>>,
-    in_flight: FuturesUnordered<BoxFuture<'static, SentChange>>,
+    pub(super) changes: Option<UnboundedReceiver<QueuedChange>>,
+    pub(super) in_flight: FuturesUnordered<BoxFuture<'static, SentChange>>,
     /// Bytes of copies and changes that are on their way.
-    bytes_in_flight: u64,
-    copied: Arc<CopiedBytes>,
+    pub(super) bytes_in_flight: u64,
+    pub(super) copied: Arc<CopiedBytes>,
     /// The partition, if it is taken out.
     partition: Option<Partition>,
     may_be_ready: bool,
-}
-
-/// A change that was sent, and the target's answer.
-struct SentChange {
-    bytes: u64,
-    promise: Option<ChangePromise>,
-    answer: Result<Answer, Failure>,
 }
 
 impl Node {
@@ -251,6 +233,8 @@ impl Node {
         }
         let Some((partition, paused)) = self.departures.take_waiting(id) else { return };
         self.record_move_pause(paused);
+        // Until now source, target and managers have worked for it.
+        self.move_pace.charge(paused, now());
         // While it waits here it cannot come back, so it has not been elsewhere.
         if entry.server == self.id() {
             self.moves.outgoing.give_up();
@@ -339,9 +323,12 @@ async fn in_time(future: impl Future<Output = ()>, most: Duration) -> bool {
 
 impl Departure<'_> {
     async fn run(&mut self) -> Result<(), MoveError> {
+        self.rest().await?;
+        let began = now();
         let bytes = self.estimate().await?;
         self.copied.set_total(bytes);
         self.call(MoveStep::Reserve { bytes }).await?;
+        self.node.move_pace.charge(now().saturating_duration_since(began), now());
         self.changes = Some(self.node.forwarding.begin_copy(self.id));
         let introduced = self.node.subscribers.introduce(self.to);
         self.copy_stripes().await?;
@@ -351,6 +338,7 @@ impl Departure<'_> {
         if !self.node.are_acked_in_time().await {
             return Err(MoveError::NoAck);
         }
+        self.rest().await?;
         self.pause().await?;
         self.send_state().await
     }
@@ -366,140 +354,7 @@ impl Departure<'_> {
         Ok(bytes)
     }
 
-    /// The next page of a scan.
-    async fn next_page(&mut self, scan: &mut dyn StripeScan) -> Result<Option<Vec<StripeEntry>>, MoveError> {
-        let page = scan.next_page(SCAN_PAGE).done().await;
-        let page = page.map_err(|error| MoveError::Unreadable(error.to_string()))?;
-        yield_now().await;
-        Ok(page)
-    }
-
-    /// Copies all stripes, and sends the changes that are queued meanwhile.
-    async fn copy_stripes(&mut self) -> Result<(), MoveError> {
-        let node = self.node;
-        let mut scan = node.forwarding.scan_partition(self.id);
-        while let Some(page) = self.next_page(&mut *scan).await? {
-            for StripeEntry { key, .. } in page {
-                node.forwarding.copy(key);
-                self.send_queued().await?;
-            }
-            self.send_queued().await?;
-            while let Some(Some(sent)) = self.in_flight.next().now_or_never() {
-                self.settle(sent)?;
-            }
-        }
-        node.forwarding.end_scan(self.id);
-        self.settle_all().await
-    }
-
-    /// Sends what is queued, until the target has all of it.
-    async fn settle_all(&mut self) -> Result<(), MoveError> {
-        self.send_queued().await?;
-        while !self.in_flight.is_empty() {
-            self.settle_next().await?;
-        }
-        Ok(())
-    }
-
-    /// Sends what is queued now.
-    async fn send_queued(&mut self) -> Result<(), MoveError> {
-        loop {
-            while !self.has_room() {
-                self.settle_one().await?;
-            }
-            let Some(change) = self.changes.as_mut().and_then(|changes| changes.try_recv().ok()) else {
-                return Ok(());
-            };
-            self.send(change).await?;
-        }
-    }
-
-    /// True if more may be sent. What a connection cannot take at once would be overtaken by what
-    /// is sent later.
-    fn has_room(&self) -> bool {
-        self.in_flight.len() < CHANGES_IN_FLIGHT_MAX && self.bytes_in_flight < COPY_WINDOW_BYTES
-    }
-
-    /// Waits for the answer to something that was sent.
-    async fn settle_one(&mut self) -> Result<(), MoveError> {
-        match self.in_flight.next().await {
-            Some(sent) => self.settle(sent),
-            None => Ok(()),
-        }
-    }
-
-    /// Waits for the answer to something that was sent, or sends what is queued meanwhile.
-    async fn settle_next(&mut self) -> Result<(), MoveError> {
-        if !self.has_room() {
-            return self.settle_one().await;
-        }
-        let Some(changes) = &mut self.changes else { return Ok(()) };
-        let event = select! {
-            biased;
-            Some(change) = changes.recv() => Either::Left(change),
-            Some(sent) = self.in_flight.next() => Either::Right(sent),
-            else => return Ok(()),
-        };
-        match event {
-            Either::Left(change) => self.send(change).await,
-            Either::Right(sent) => self.settle(sent),
-        }
-    }
-
-    fn settle(&mut self, SentChange { bytes, promise, answer }: SentChange) -> Result<(), MoveError> {
-        self.bytes_in_flight -= bytes;
-        drop(promise);
-        answer.map_err(MoveError::Target)?;
-        self.copied.add(bytes);
-        self.node.moves.outgoing.add_bytes(bytes);
-        Ok(())
-    }
-
-    /// Sends a change to the target, after those that were sent before.
-    async fn send(&mut self, change: QueuedChange) -> Result<(), MoveError> {
-        let Some(change) = change.await_local().await else { return Ok(()) };
-        let (StripeKey { file, stripe, .. }, action, promise) = change.split();
-        let (snapshot, is_again) = match action {
-            QueuedAction::Change(action) => {
-                self.send_action(MoveStep::Stripe { file, stripe, action }, promise);
-                return Ok(());
-            }
-            QueuedAction::Copy(snapshot) => (snapshot, false),
-            QueuedAction::CopyAgain(snapshot) => (snapshot, true),
-        };
-        let found = snapshot.done().await.map_err(|error| MoveError::Unreadable(error.to_string()))?;
-        let send = |action| MoveStep::Stripe { file, stripe, action };
-        let Some(StripeSnapshot { generation, content: data }) = found else {
-            if is_again {
-                self.send_action(send(StripeAction::Remove), promise);
-            }
-            return Ok(());
-        };
-        let (generation, length) = (generation.0, u32::try_from(data.len()).expect("at most a stripe"));
-        let cut = StripeAction::Truncate { generation, length };
-        if data.is_empty() {
-            self.send_action(send(cut), promise);
-            return Ok(());
-        }
-        self.send_action(send(StripeAction::Write { generation, offset: 0, ends: true, data }), promise);
-        if is_again {
-            // The target may have a longer one.
-            self.send_action(send(cut), None);
-        }
-        Ok(())
-    }
-
-    fn send_action(&mut self, step: MoveStep, promise: Option<ChangePromise>) {
-        let bytes = match &step {
-            MoveStep::Stripe { action: StripeAction::Write { data, .. }, .. } => data.len() as u64,
-            _ => 0,
-        };
-        let answer = self.step(step);
-        self.bytes_in_flight += bytes;
-        self.in_flight.push(Box::pin(async move { SentChange { bytes, promise, answer: answer.await } }));
-    }
-
-    fn step(&self, step: MoveStep) -> ReplyFuture {
+    pub(super) fn step(&self, step: MoveStep) -> ReplyFuture {
         let (epoch, partition, body) = (self.epoch, self.id, Body::Move { step });
         (self.link)(Request { epoch, session: Session::NONE, skip_ack: false, partition, body })
     }

@@ -2,8 +2,7 @@
 //!
 //! ```text
 //!   source (`departure`)                              target (`arrival`)
-//!   Reserve {bytes} -------------------------------->  space for all of it, or the move does not
-//! begin
+//!   Reserve {bytes} -------------------------------->  space for all of it, or nothing begins
 //!   scan: Stripe {..} ------------------------------>  stripes of the partition
 //!   a change of a stripe that was copied is done,
 //!     forwarded (`forwarding_store`), and answered
@@ -19,6 +18,8 @@
 //! along: so each change is done once. Opens, locks and intents are durable, so they stay; grants
 //! of kernel caches go along as soft state. What belongs to a host stays there (`hosted`).
 //!
+//! While clients use the source, a move rests between its steps until the pause (`move_pace`).
+//!
 //! Until `Prepare` is sent, the source may give up by itself. From then on it waits for the
 //! managers' word, because the target may serve at any moment.
 
@@ -28,6 +29,8 @@ mod forwarding_store;
 mod loads;
 mod move_counters;
 mod move_error;
+mod move_pace;
+mod stripe_copy;
 
 pub use arrival::Arrivals;
 pub use departure::{Departures, MoveLink};
@@ -35,3 +38,4 @@ pub use forwarding_store::ForwardingStore;
 pub use loads::LocalLoad;
 pub use move_counters::{MoveCounts, MoveProgress, NodeMoves};
 pub use move_error::MoveError;
+pub use move_pace::MovePace;
