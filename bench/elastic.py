@@ -1,6 +1,6 @@
-"""What growing and shrinking cost: pauses, the share of others, bytes moved, speed of a drain.
+"""What growing and shrinking cost: pauses, bytes moved, speed of a drain, shares, the loss of a leader.
 
-    python3 bench/elastic.py --binary target/release/tidemill [--rounds 3] [--rows pause bytes drain]
+    python3 bench/elastic.py --binary target/release/tidemill [--rounds 3] [--rows pause bytes ...]
 
 Each row starts pools on this machine and prints a line of Markdown; of several rounds the median, and the
 range. A hiccup meter runs beside each writer: a thread that sleeps for a millisecond and notes how much
@@ -10,10 +10,12 @@ later it wakes, which nothing here is to blame for. The Python package must be i
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
 import re
+import signal
 import socket
 import statistics
 import subprocess
@@ -34,6 +36,8 @@ KEYS, VALUE = 256, 16 << 10
 # Data in the pool beside them.
 FILLER_BYTES = 256 * MIB
 SECONDS_BEFORE = 2.0
+# Data of a node that is drained.
+DRAINED_BYTES = 1024 * MIB
 
 
 class Pool:
@@ -46,9 +50,9 @@ class Pool:
         self.environment = os.environ | {"XDG_RUNTIME_DIR": self.folder.name, "TIDEMILL_POOL": self.file}
         self.run("pool", "start", "--nodes", str(nodes), "--slots", "0", "--metrics", "127.0.0.1:0", *flags)
 
-    def run(self, *words: str) -> str:
+    def run(self, *words: str, check: bool = True) -> str:
         """Runs a command."""
-        done = subprocess.run([str(self.binary), *words], env=self.environment, check=True, capture_output=True, text=True)
+        done = subprocess.run([str(self.binary), *words], env=self.environment, check=check, capture_output=True, text=True)
         return done.stdout
 
     def entries(self) -> list[dict]:
@@ -64,10 +68,13 @@ class Pool:
             moved[int(entry["id"])] = float(found[1]) if found else 0.0
         return moved
 
+    def status(self) -> dict:
+        """What `pool status` says, also of a pool of which a node does not answer."""
+        return json.loads(self.run("pool", "status", "--json", check=False))
+
     def used(self, node: int) -> float:
         """Bytes that a node holds."""
-        nodes = json.loads(self.run("pool", "status", "--json"))["nodes"]
-        return next(float(known["used"]) for known in nodes if known["id"] == node)
+        return next(float(known["used"]) for known in self.status()["nodes"] if known["id"] == node)
 
     def close(self) -> None:
         """Ends it."""
@@ -95,8 +102,10 @@ def fill(file: str, total: int, length: int) -> None:
 class Writer:
     """A thread that puts small objects, and one that measures hiccups."""
 
-    def __init__(self, file: str, prefix: str = "w", placement: str | None = None) -> None:
-        self.file, self.prefix, self.placement = file, prefix, placement
+    def __init__(self, file: str, avoids: int | None = None) -> None:
+        self.file, self.avoids = file, avoids
+        # Up to 4 KiB are beside the name. Longer values of each put lie elsewhere.
+        self.length = VALUE if avoids is None else 2048
         self.times: list[tuple[float, float]] = []
         self.hiccups: list[float] = []
         self.failed = 0
@@ -105,18 +114,29 @@ class Writer:
 
     def write(self) -> None:
         """Puts until it is to end."""
-        data = os.urandom(VALUE)
-        more = {} if self.placement is None else {"placement": self.placement}
+        data = os.urandom(self.length)
         with tidemill.connect(self.file) as client:
             number = 0
+            keys = self.keys(client, data)
             while not self.ends.is_set():
                 begun = time.perf_counter()
                 try:
-                    client.put(f"{self.prefix}/{number % KEYS}", data, **more)
+                    client.put(keys[number % KEYS], data)
                 except OSError:
                     self.failed += 1
                 self.times.append((begun, time.perf_counter() - begun))
                 number += 1
+
+    def keys(self, client: tidemill.Pool, data: bytes) -> list[str]:
+        """Keys of which a node that it is to avoid has nothing."""
+        found: list[str] = []
+        candidates = (f"w{number}" for number in itertools.count())
+        while len(found) < KEYS:
+            client.put(key := next(candidates), data)
+            at = client.locate(key)
+            if self.avoids not in {at.inode, *at.nodes}:
+                found.append(key)
+        return found
 
     def hiccup(self) -> None:
         """Measures until it is to end."""
@@ -214,20 +234,88 @@ def tcp_speed(total: int) -> float:
     return total / (time.perf_counter() - begun)
 
 
+def fresh_speed(total: int) -> float:
+    """Bytes per second of a copy into memory that the system gives for it, in one thread."""
+    data = os.urandom(MIB)
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        begun = time.perf_counter()
+        for _ in range(total // MIB):
+            file.write(data)
+        file.flush()
+        return total / (time.perf_counter() - begun)
+
+
 def drain(binary: Path, rounds: int) -> None:
     """The speed at which a node that leaves gives away files of a MiB, by that of loopback TCP."""
-    ratios, speeds = [], []
+    speeds, by_tcp, by_fresh, moved = [], [], [], DRAINED_BYTES
     for _ in range(rounds):
-        with pool(binary, 2, "--memory", "2GiB") as running:
-            fill(running.file, 1024 * MIB, MIB)
+        with pool(binary, 2, "--memory", "4GiB") as running:
+            fill(running.file, 2 * moved, MIB)
             begun = time.perf_counter()
             running.run("pool", "shrink", "1", "--quiet")
-            speeds.append(512 * MIB / (time.perf_counter() - begun))
-        ratios.append(speeds[-1] / tcp_speed(2048 * MIB))
-    print(f"| drain of a node with 512 MiB, with the whole command | {spread(speeds, '{:.0f} MB/s', 1e-6)}, {spread(ratios, '{:.2f}')} of loopback TCP |")
+            speeds.append(moved / (time.perf_counter() - begun))
+        by_tcp.append(speeds[-1] / tcp_speed(moved))
+        by_fresh.append(speeds[-1] / fresh_speed(moved))
+    print(f"| drain of a node with {moved >> 20} MiB, with the whole command | {spread(speeds, '{:.0f} MB/s', 1e-6)} |")
+    print(f"| the same, by loopback TCP; by writes to a new file of tmpfs | {spread(by_tcp, '{:.2f}')}; {spread(by_fresh, '{:.2f}')} |")
 
 
-ROWS: dict[str, Callable[[Path, int], None]] = {"pause": pause, "bytes": moved_bytes, "drain": drain}
+def shares(binary: Path, rounds: int) -> None:
+    """How far nodes are from their shares of 10,240 stripes after two of them have joined."""
+    for memories in ((1024, 1024, 1024), (1024, 2048, 4096)):
+        partitions, bytes_off = [], []
+        for _ in range(rounds):
+            with pool(binary, 1, "--memory", f"{memories[0]}MiB", "--partitions", "4096", "--max-nodes", "3") as running:
+                with tidemill.connect(running.file) as client:
+                    for number in range(10):
+                        client.put(f"striped/{number}", os.urandom(64 * MIB), stripe_size="64KiB")
+                for memory in memories[1:]:
+                    running.run("pool", "grow", "1", "--memory", f"{memory}MiB", "--slots", "0", "--quiet")
+                nodes, total = running.status()["nodes"], sum(memories)
+                exact = [memory / total for memory in memories]
+                partitions.append(max(abs(node["partitions"] - 4096 * share) for node, share in zip(nodes, exact, strict=True)))
+                fills = [node["used"] / (memory * MIB) for node, memory in zip(nodes, memories, strict=True)]
+                mean = sum(node["used"] for node in nodes) / (total * MIB)
+                bytes_off.append(max(abs(fill - mean) for fill in fills))
+        named = ":".join(str(memory // memories[0]) for memory in memories)
+        print(f"| capacities {named}: most partitions that a node is off | {spread(partitions, '{:.2f}')} |")
+        print(f"| capacities {named}: memory that a node is off, of its capacity | {spread(bytes_off, '{:.1f} %', 100)} |")
+
+
+def leader_lost(binary: Path, rounds: int) -> None:
+    """The longest put by way of other nodes while the managers lose their leader, and find another one."""
+    longest, hiccups, elected, failed = [], [], [], 0
+    for _ in range(rounds):
+        with pool(binary, 4, "--memory", "64MiB") as running:
+            # Node 1 has the root directory, without which nothing is found: another one shall lead.
+            pids = {entry["id"]: entry["pid"] for entry in running.entries()}
+            while len(running.status()["managers"]["members"]) < 3:
+                time.sleep(0.1)
+            os.kill(pids[1], signal.SIGSTOP)
+            while (leader := running.status()["managers"]["leader"]) in (None, 1):
+                time.sleep(0.1)
+            os.kill(pids[1], signal.SIGCONT)
+            with Writer(running.file, avoids=leader) as writer:
+                begun = time.perf_counter()
+                os.kill(pids[leader], signal.SIGKILL)
+                while running.status()["managers"]["leader"] in (None, leader):
+                    time.sleep(0.05)
+                elected.append(time.perf_counter() - begun)
+                time.sleep(1)
+            longest.append(max(writer.since(begun, float("inf"))))
+            hiccups.append(max(writer.hiccups))
+            failed += writer.failed
+    print(f"| the leader is lost: the longest put elsewhere; the longest hiccup | {spread(longest, '{:.0f} ms', 1e3)}; {spread(hiccups, '{:.0f} ms', 1e3)} |")
+    print(f"| the time until another one is known; failed puts | {spread(elected, '{:.2f} s')}; {failed} |")
+
+
+ROWS: dict[str, Callable[[Path, int], None]] = {
+    "pause": pause,
+    "bytes": moved_bytes,
+    "drain": drain,
+    "shares": shares,
+    "leader": leader_lost,
+}
 
 
 def main() -> None:
