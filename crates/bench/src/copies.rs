@@ -5,7 +5,7 @@ use crate::{
     fixture::Fixture,
     messages::{CopySpec, Work, WorkerCommand},
     report::Median,
-    stores::Store,
+    stores::BenchStore,
     worker::WorkerJob,
     worker_pool::PhaseResult,
 };
@@ -82,7 +82,7 @@ impl Speed {
 
 /// The copies of one worker.
 pub struct CopyJob {
-    store: Box<dyn Store>,
+    store: Box<dyn BenchStore>,
     files: Vec<(String, u64)>,
     file_bytes: u64,
     chunk_bytes: u64,
@@ -92,7 +92,7 @@ pub struct CopyJob {
 
 impl CopyJob {
     /// Creates the job of a command to copy.
-    pub fn new(store: Box<dyn Store>, command: &WorkerCommand, copies: &CopySpec) -> Result<Self, Problem> {
+    pub fn new(store: Box<dyn BenchStore>, command: &WorkerCommand, copies: &CopySpec) -> Result<Self, Problem> {
         let directory = format!("{}/w{}", command.directory, command.worker);
         store.make_directory(&directory)?;
         if let Some(placement) = copies.placement {

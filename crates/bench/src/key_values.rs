@@ -3,7 +3,7 @@
 //! Implements the needed parts of their protocols: RESP 2 (redis.io, "Redis serialization
 //! protocol") and memcached's text protocol (protocol.txt of its sources).
 
-use crate::stores::{ByteSink, ChunkIter, Store};
+use crate::stores::{BenchStore, ByteSink, ChunkIter};
 use base::Problem;
 use bytes::Bytes;
 use std::{
@@ -152,7 +152,7 @@ fn part(path: &str, number: usize) -> String {
     format!("{path}#{number}")
 }
 
-impl Store for KeyValueServer {
+impl BenchStore for KeyValueServer {
     fn make_directory(&self, _: &str) -> Result<(), Problem> {
         Ok(())
     }

@@ -5,8 +5,8 @@
 //!        |
 //!   WorkerPool ---- WorkerCommand, phases ---->  worker_main (one process per worker, on its host)
 //!        |     <---- Ready, Done --------------      |
-//!      Hosts (network namespaces,             WorkerJob over a Store: pool, directory, redis,
-//!        |    shaped links)                                               memcached
+//!      Hosts (network namespaces,             WorkerJob over a BenchStore: pool, directory,
+//!        |    shaped links)                          redis, memcached
 //!      BenchReport (JSON), plot (SVG)
 //! ```
 //!

@@ -7,7 +7,7 @@ use crate::{
     messages::{Work, WorkerCommand},
     plot::{self, Chart},
     report::OperationRate,
-    stores::Store,
+    stores::BenchStore,
     worker::WorkerJob,
 };
 use base::{ByteSize, Problem};
@@ -145,7 +145,7 @@ fn draw(
 
 /// The operations of one worker.
 pub struct MetadataJob {
-    store: Box<dyn Store>,
+    store: Box<dyn BenchStore>,
     /// The path for each operation; updated by renaming.
     files: Vec<String>,
 }
@@ -153,7 +153,7 @@ pub struct MetadataJob {
 impl MetadataJob {
     /// Makes the directories, or the single files.
     pub fn new(
-        store: Box<dyn Store>,
+        store: Box<dyn BenchStore>,
         command: &WorkerCommand,
         layout: FileLayout,
         files: u32,
@@ -190,7 +190,7 @@ impl MetadataJob {
     }
 }
 
-fn write_small(store: &dyn Store, path: &str) -> Result<(), Problem> {
+fn write_small(store: &dyn BenchStore, path: &str) -> Result<(), Problem> {
     let mut chunk = Some(Bytes::from_static(SMALL));
     store.write(path, &mut || chunk.take())
 }

@@ -6,7 +6,7 @@ use crate::{
     messages::{Work, WorkerCommand},
     plot::{self, Chart},
     report::OperationRate,
-    stores::Store,
+    stores::BenchStore,
     worker::WorkerJob,
 };
 use base::{ByteSize, Problem};
@@ -108,7 +108,7 @@ fn draw((bytes, under_way): (u64, u32), target: &BenchTarget, rates: &[Operation
 
 /// The puts and gets of one worker.
 pub struct ObjectsJob {
-    store: Box<dyn Store>,
+    store: Box<dyn BenchStore>,
     keys: Vec<String>,
     value: Bytes,
     under_way: usize,
@@ -117,7 +117,7 @@ pub struct ObjectsJob {
 impl ObjectsJob {
     /// Creates a job of `count` values of `bytes` bytes each, with `under_way` requests in flight.
     pub fn new(
-        store: Box<dyn Store>,
+        store: Box<dyn BenchStore>,
         command: &WorkerCommand,
         (bytes, count, under_way): (u64, u32, u32),
     ) -> Result<Self, Problem> {

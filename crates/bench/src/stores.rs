@@ -24,7 +24,7 @@ pub type ChunkIter<'a> = &'a mut dyn FnMut() -> Option<Bytes>;
 pub type ByteSink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), Problem>;
 
 /// A store, as one worker uses it. Paths are relative, with `/` between names.
-pub trait Store {
+pub trait BenchStore {
     /// Makes a directory whose parent exists; succeeds if it exists already.
     fn make_directory(&self, path: &str) -> Result<(), Problem>;
     /// Sets the placement of files that will be written to a directory.
@@ -56,7 +56,7 @@ pub trait Store {
 }
 
 /// Opens the store at a target.
-pub fn open(target: &BenchTarget) -> Result<Box<dyn Store>, Problem> {
+pub fn open(target: &BenchTarget) -> Result<Box<dyn BenchStore>, Problem> {
     Ok(match target {
         BenchTarget::Pool(None) => return Err(Problem::new("no pool is named")),
         BenchTarget::Pool(Some(file)) => Box::new(PoolStore::open(file)?),
@@ -120,7 +120,7 @@ impl PoolStore {
     }
 }
 
-impl Store for PoolStore {
+impl BenchStore for PoolStore {
     fn make_directory(&self, path: &str) -> Result<(), Problem> {
         self.wait(path, self.vfs.make_directories(path.as_bytes())).map(drop)
     }
@@ -231,7 +231,7 @@ impl DirectoryStore {
     }
 }
 
-impl Store for DirectoryStore {
+impl BenchStore for DirectoryStore {
     fn make_directory(&self, path: &str) -> Result<(), Problem> {
         self.with_path(path, fs::create_dir_all)
     }
