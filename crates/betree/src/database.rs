@@ -1,0 +1,247 @@
+//! A database: an ordered map of bytes.
+
+use crate::{
+    leaf::{ChangedValue, Leaf, LeafChange, LeafStatus, with_keys},
+    leaf_page::{KeyHash, LeafPage},
+    log::{LogSegment, RedoLog},
+    log_record::RecordKind,
+    store::StoreCore,
+    store_error::StoreError,
+    stored_value::{LogSpan, StoredValue},
+    tree::{SeparatedLeaves, Tree},
+};
+use parking_lot::MutexGuard;
+use std::{
+    fmt,
+    ops::{Bound, Deref},
+    sync::Arc,
+};
+
+/// Longest key, bytes.
+pub const KEY_BYTES_MAX: usize = (64 << 10) - 1;
+/// Longest value, bytes.
+pub const VALUE_BYTES_MAX: usize = 256 << 20;
+/// Longest value that is in a leaf: longer ones are in the log alone.
+const INLINE_BYTES_MAX: usize = 256;
+/// Length from which on a page is split: short ones are quick to merge, long ones have fewer
+/// separators above them.
+const PAGE_BYTES_MAX: usize = 12 << 10;
+
+/// A database of a store that is open. Clones are the same database.
+#[derive(Clone, Debug)]
+pub struct Database {
+    pub(crate) store: Arc<StoreCore>,
+    pub(crate) state: Arc<DatabaseState>,
+}
+
+/// What is in memory of a database.
+#[derive(Debug)]
+pub struct DatabaseState {
+    pub name: Box<str>,
+    pub tree: Tree,
+    pub log: RedoLog,
+}
+
+/// The bytes of a value. They stay as they are, whatever happens to the key.
+pub struct ValueBytes(ValuePlace);
+
+enum ValuePlace {
+    Inline(Box<[u8]>),
+    Logged(Arc<LogSegment>, LogSpan),
+}
+
+/// Keys with their values.
+pub type Entries = Vec<(Vec<u8>, ValueBytes)>;
+
+impl Database {
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Option<ValueBytes> {
+        // What is in segments that this reader may find stays until it has it.
+        let _readers = crossbeam_epoch::pin();
+        let leaf = self.state.tree.leaf(key);
+        let state = leaf.load();
+        state.get(key, KeyHash::of(key)).map(|value| self.store.hold(value))
+    }
+
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    /// If key or value are too long, or the device is full or has failed. Then nothing has changed.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(StoreError::ValueTooLong { length: value.len(), max: VALUE_BYTES_MAX });
+        }
+        self.change(RecordKind::Put, key, value)
+    }
+
+    /// Removes a key, if it is there.
+    ///
+    /// # Errors
+    /// As those of [`Self::put`].
+    pub fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.change(RecordKind::Delete, key, &[])
+    }
+
+    /// Up to `limit` entries from a bound on, in the order of the keys. An entry that is changed
+    /// meanwhile is found as it was before or as it is after.
+    pub fn scan(&self, from: Bound<&[u8]>, limit: usize) -> Entries {
+        let _readers = crossbeam_epoch::pin();
+        let (Bound::Included(start) | Bound::Excluded(start)) = from else {
+            return self.scan(Bound::Included(&[]), limit);
+        };
+        let (mut found, mut start, mut is_included) = (Vec::new(), start.to_vec(), matches!(from, Bound::Included(_)));
+        loop {
+            let (leaf, end) = self.state.tree.leaf_until(&start);
+            let state = leaf.load();
+            let each = |key: &[u8], value: StoredValue<'_>| {
+                let is_in = is_included || *key > *start;
+                let is_before = end.as_ref().is_none_or(|end| *key < **end);
+                if is_in && is_before && found.len() < limit {
+                    found.push((key.to_vec(), self.store.hold(value)));
+                }
+            };
+            state.merged(&start, u64::MAX, each, |_| {});
+            match end {
+                Some(end) if found.len() < limit => (start, is_included) = (end.into(), true),
+                _ => return found,
+            }
+        }
+    }
+
+    fn change(&self, kind: RecordKind, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(StoreError::KeyTooLong { length: key.len(), max: KEY_BYTES_MAX });
+        }
+        self.store.check_writable()?;
+        let (shared, hash) = (&self.store.log, KeyHash::of(key));
+        loop {
+            let leaf = self.state.tree.leaf(key);
+            let mut latch = leaf.latch();
+            if latch.is_replaced {
+                continue;
+            }
+            if leaf.load().is_full() {
+                self.state.make_room(&self.store, key, &leaf, latch);
+                continue;
+            }
+            let (sequence, span) = self.state.log.append(shared, kind, key, value)?;
+            let change = LeafChange { sequence, key: key.into(), value: self.store.changed(kind, value, span) };
+            leaf.push(&latch, hash, change);
+            latch.is_changed = true;
+            drop(latch);
+            shared.sequencer.finish(sequence);
+            return self.store.acknowledge(sequence, LogRecordBytes(key.len() + value.len()));
+        }
+    }
+}
+
+/// Bytes of a key and a value in the log.
+#[derive(Clone, Copy)]
+pub struct LogRecordBytes(pub usize);
+
+impl DatabaseState {
+    /// A database of these leaves.
+    pub fn new(name: &str, leaves: &SeparatedLeaves, log: RedoLog) -> Self {
+        Self { name: name.into(), tree: Tree::new(leaves), log }
+    }
+
+    /// Applies a change of the log, which nobody else does at the time.
+    pub fn replay(&self, store: &StoreCore, change: LeafChange) {
+        loop {
+            let leaf = self.tree.leaf(&change.key);
+            let mut latch = leaf.latch();
+            if leaf.load().is_full() {
+                self.make_room(store, &change.key, &leaf, latch);
+                continue;
+            }
+            latch.is_changed = true;
+            return leaf.push(&latch, KeyHash::of(&change.key), change);
+        }
+    }
+
+    /// Puts the changes of a leaf into its page, or into those of new leaves.
+    fn make_room(&self, store: &StoreCore, key: &[u8], leaf: &Leaf, mut latch: MutexGuard<'_, LeafStatus>) {
+        // While a checkpoint is chosen, no page may take up changes after it.
+        let gate = store.merge_gate.read();
+        let state = leaf.load();
+        store.image_before_merge(leaf, &state, &mut latch);
+        let (mut keys, mut entries) = (Vec::new(), Vec::new());
+        let each = |key: &[u8], value| {
+            keys.extend_from_slice(key);
+            entries.push((key.len(), value));
+        };
+        state.merged(&[], u64::MAX, each, |dropped| store.count_dropped(dropped));
+        let entries = with_keys(&keys, entries);
+        let page = LeafPage::build(&entries);
+        if page.as_bytes().len() <= PAGE_BYTES_MAX || entries.len() < 2 {
+            leaf.replace(&latch, page);
+            return;
+        }
+        let (low, high) = entries.split_at(entries.len() / 2);
+        let imaged = latch.imaged;
+        let part = |number: u32, entries: &[_]| {
+            let leaf = Leaf::new(number, LeafPage::build(entries));
+            *leaf.latch() = LeafStatus { imaged, is_changed: true, is_replaced: false };
+            Arc::new(leaf)
+        };
+        let separator: Box<[u8]> = high[0].0.into();
+        let parts = [(Box::default(), part(leaf.number(), low)), (separator, part(store.next_page(), high))];
+        latch.is_replaced = true;
+        self.tree.split(&self.tree.structure(), key, &parts);
+        drop(latch);
+        drop(gate);
+    }
+}
+
+impl Deref for ValueBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            ValuePlace::Inline(bytes) => bytes,
+            ValuePlace::Logged(segment, span) => segment.value(*span),
+        }
+    }
+}
+
+impl fmt::Debug for ValueBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl StoreCore {
+    /// Keeps a value for a reader.
+    pub fn hold(&self, value: StoredValue<'_>) -> ValueBytes {
+        ValueBytes(match value {
+            StoredValue::Inline(bytes) => ValuePlace::Inline(bytes.into()),
+            StoredValue::Logged(span) => {
+                let segment = self.log.segments.get(span.slot).expect("a segment of a live value is kept");
+                ValuePlace::Logged(segment, span)
+            }
+        })
+    }
+
+    /// The value of a change, as a leaf has it.
+    pub fn changed(&self, kind: RecordKind, value: &[u8], span: LogSpan) -> Option<ChangedValue> {
+        match kind {
+            RecordKind::Put if value.len() <= INLINE_BYTES_MAX => Some(ChangedValue::Inline(value.into())),
+            RecordKind::Put => {
+                if let Some(segment) = self.log.segments.get(span.slot) {
+                    segment.add_live(span.length.into());
+                }
+                Some(ChangedValue::Logged(span))
+            }
+            RecordKind::Delete | RecordKind::Next => None,
+        }
+    }
+
+    /// Counts a value that no leaf has any more.
+    fn count_dropped(&self, value: StoredValue<'_>) {
+        if let StoredValue::Logged(span) = value
+            && let Some(segment) = self.log.segments.get(span.slot)
+        {
+            segment.add_live(-i64::from(span.length));
+        }
+    }
+}
