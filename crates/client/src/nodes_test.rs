@@ -1,7 +1,7 @@
 //! Pools of several nodes: one file system, parts of which may be unavailable.
 
 use crate::{
-    Client, Connection, Connector, InProcessConnection, Nodes, Objects,
+    Client, Connection, Connector, InProcessConnection, Nodes, Objects, RetryPolicy,
     objects::Condition,
     pool_test::*,
     testing::{CountingConnection, CrashingConnection, SteppedConnection, hand_over},
@@ -11,11 +11,12 @@ use node::{Node, NodeSettings, ReplyFuture};
 use placement::{Epoch, FileId, NodeId, PartitionEntry, PartitionId, PartitionMap};
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 use store::ModelEngine;
 use wire::{
-    Answer, Body, LeaseStatus, OpenFlags, OpenLeaseId, Outcome, PLACEMENT, Recall, Refusal, Request, Session, XattrMode,
+    Answer, Body, Failure, LeaseStatus, OpenFlags, OpenLeaseId, Outcome, PLACEMENT, Recall, Refusal, Request, Session,
+    XattrMode,
 };
 
 /// Enough directories that each node has some.
@@ -491,6 +492,45 @@ async fn a_client_whose_nodes_have_left_asks_one_that_it_has_never_spoken_with()
     left.store(0, Relaxed);
     fs.make_directory(FileId::ROOT, b"d", 0o755, OWNER).await.unwrap();
     assert_eq!(fs.data_nodes(), [NodeId(3)]);
+}
+
+/// A connection that loses one call, when it is told to.
+#[derive(Debug)]
+struct LosesOneCall<C> {
+    inner: C,
+    loses: Arc<AtomicBool>,
+}
+
+impl<C: Connection> Connection for LosesOneCall<C> {
+    fn call(&self, request: Request) -> ReplyFuture {
+        if self.loses.swap(false, Relaxed) {
+            return ReplyFuture::ready(Err(Failure::Unreachable("a call is lost".into())));
+        }
+        self.inner.call(request)
+    }
+}
+
+/// The others are asked more than once where a node is that does not answer a first hello: the
+/// answer may be lost, or they may not know yet.
+#[tokio::test]
+async fn a_client_asks_again_whether_a_node_has_left_that_it_has_never_spoken_with() {
+    let pool = Pool::of(2);
+    let made = directories(&pool.client().await).await;
+    let (left, loses) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::<AtomicBool>::default());
+    let never = Arc::new(AtomicU64::new(u64::MAX));
+    let way = |node: InProcessConnection| {
+        let is_leaving = node.0.id() == NodeId(2);
+        let calls = if is_leaving { &left } else { &never };
+        let loses = if is_leaving { Arc::default() } else { loses.clone() };
+        LosesOneCall { inner: CrashingConnection::sharing(node, calls.clone()), loses }
+    };
+    let fs = pool.over(way, RetryPolicy::default()).await;
+    let [stays, leaving] = pool.nodes() else { panic!("two nodes") };
+    leave(std::slice::from_ref(leaving), stays).await;
+    left.store(0, Relaxed);
+    loses.store(true, Relaxed);
+    let there = made.into_iter().find(|directory| home(*directory, 2) == 2).unwrap();
+    assert_eq!(fs.stat(there).await.unwrap().file, there);
 }
 
 #[tokio::test]

@@ -10,10 +10,12 @@ use crate::{
     router::{
         Router,
         nodes::NodeLink,
+        retry::{RetryDecision, RetryState},
         send::call_until_answered,
         session::{Greeting, SessionState},
     },
 };
+use node::sleep_until;
 use placement::{Epoch, NodeId, PartitionId, PartitionMap};
 use std::{
     process,
@@ -91,13 +93,40 @@ impl Router {
             return Err(Refusal::SessionEnded);
         }
         self.nodes.admit(link, || self.usage_request(), || Object::Pool).await?;
-        let reply = send_hello(&*link.connection, state.id, self.retry_policy).await;
-        let reply = check_node(link.node, reply.map_err(|refusal| self.refusal_from(link, refusal))?)?;
+        let reply = check_node(link.node, self.say_hello(state, link).await?)?;
         self.check_pool(&reply)?;
         self.learn_map(&reply.map);
         let greeting = self.subscribe_at(state, link).await?;
         state.record(link, greeting);
         Ok(())
+    }
+
+    /// Says hello until an answer comes. While the node is not reached, others are asked: it may
+    /// have left the pool, and then nobody needs it.
+    async fn say_hello(&self, state: &SessionState, link: &NodeLink) -> Outcome<HelloReply> {
+        let (mut retry, mut tries) = (RetryState::new(self.retry_policy), 0);
+        loop {
+            let failure = match link.connection.call(hello_request(state.id)).await {
+                Ok(answer) => return answer.hello(),
+                Err(failure) => failure,
+            };
+            tries += 1;
+            let is_away = matches!(failure, Failure::Unreachable(_));
+            match retry.on(failure, || Object::Pool) {
+                RetryDecision::Refuse(refusal) => return Err(self.refusal_from(link, refusal)),
+                RetryDecision::Learn(moved) => return Err(Refusal::Moved(moved)),
+                RetryDecision::Resend(pause) => {
+                    if is_away {
+                        self.learn_from_others(state, link).await;
+                    }
+                    if !link.is_present() {
+                        let why = format!("node {} has left the pool", link.node).into();
+                        return Err(Refusal::Unavailable { object: Object::Pool, tries, why });
+                    }
+                    sleep_until(node::now() + pause).await;
+                }
+            }
+        }
     }
 
     /// Learns of nodes that have joined and partitions that have moved, without a request for one
