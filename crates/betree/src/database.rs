@@ -68,10 +68,24 @@ impl Database {
     /// # Errors
     /// If key or value are too long, or the device is full or has failed. Then nothing has changed.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(StoreError::ValueTooLong { length: value.len(), max: VALUE_BYTES_MAX });
-        }
-        self.change(RecordKind::Put, key, value)
+        check_value(value)?;
+        self.change(RecordKind::Put, key, value, RequiredValue::Any).map(drop)
+    }
+
+    /// Gives a key the value `new` (`None`: removes it), if its value is `expected` (`None`: if it
+    /// has none). Returns whether it was. No other change of the key comes between.
+    ///
+    /// # Errors
+    /// As those of [`Self::put`].
+    pub fn compare_and_swap(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool, StoreError> {
+        let (kind, value) = new.map_or((RecordKind::Delete, &[][..]), |value| (RecordKind::Put, value));
+        check_value(value)?;
+        self.change(kind, key, value, RequiredValue::Exactly(expected))
     }
 
     /// Removes a key, if it is there.
@@ -79,7 +93,7 @@ impl Database {
     /// # Errors
     /// As those of [`Self::put`].
     pub fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
-        self.change(RecordKind::Delete, key, &[])
+        self.change(RecordKind::Delete, key, &[], RequiredValue::Any).map(drop)
     }
 
     /// Up to `limit` entries from a bound on, in the order of the keys. An entry that is changed
@@ -108,7 +122,14 @@ impl Database {
         }
     }
 
-    fn change(&self, kind: RecordKind, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    /// Makes a change, if the key has the value that it must have; returns whether it had.
+    fn change(
+        &self,
+        kind: RecordKind,
+        key: &[u8],
+        value: &[u8],
+        required: RequiredValue<'_>,
+    ) -> Result<bool, StoreError> {
         if key.len() > KEY_BYTES_MAX {
             return Err(StoreError::KeyTooLong { length: key.len(), max: KEY_BYTES_MAX });
         }
@@ -124,15 +145,40 @@ impl Database {
                 self.state.make_room(&self.store, key, &leaf, latch);
                 continue;
             }
+            if let RequiredValue::Exactly(expected) = required {
+                let readers = crossbeam_epoch::pin();
+                let found = leaf.load().get(key, hash).map(|value| self.store.hold(value));
+                drop(readers);
+                if found.as_deref() != expected {
+                    return Ok(false);
+                }
+            }
             let (sequence, span) = self.state.log.append(shared, kind, key, value)?;
             let change = LeafChange { sequence, key: key.into(), value: self.store.changed(kind, value, span) };
             leaf.push(&latch, hash, change);
             latch.is_changed = true;
             drop(latch);
             shared.sequencer.finish(sequence);
-            return self.store.acknowledge(sequence, LogRecordBytes(key.len() + value.len()));
+            self.store.acknowledge(sequence, LogRecordBytes(key.len() + value.len()))?;
+            return Ok(true);
         }
     }
+}
+
+fn check_value(value: &[u8]) -> Result<(), StoreError> {
+    match value.len() {
+        length if length > VALUE_BYTES_MAX => Err(StoreError::ValueTooLong { length, max: VALUE_BYTES_MAX }),
+        _ => Ok(()),
+    }
+}
+
+/// The value that a key must have before it is changed.
+#[derive(Clone, Copy)]
+enum RequiredValue<'a> {
+    /// Any, or none.
+    Any,
+    /// This one, or none.
+    Exactly(Option<&'a [u8]>),
 }
 
 /// Bytes of a key and a value in the log.

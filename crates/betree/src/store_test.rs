@@ -134,6 +134,35 @@ fn writers_and_readers_beside_checkpoints_agree() {
 }
 
 #[test]
+fn of_many_who_swap_one_value_each_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&folder.path().join("store"), MANUAL).unwrap();
+    let database = store.database("d").unwrap();
+    assert!(!database.compare_and_swap(b"n", Some(b"0"), Some(b"1")).unwrap(), "it has none");
+    assert!(database.compare_and_swap(b"n", None, Some(b"0")).unwrap());
+    let (threads, times) = (4, 500);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for _ in 0..times {
+                    loop {
+                        let before = database.get(b"n").unwrap();
+                        let number: u32 = std::str::from_utf8(&before).unwrap().parse().unwrap();
+                        let after = (number + 1).to_string();
+                        if database.compare_and_swap(b"n", Some(&before), Some(after.as_bytes())).unwrap() {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(database.get(b"n").as_deref(), Some((threads * times).to_string().as_bytes()));
+    assert!(database.compare_and_swap(b"n", Some(b"2000"), None).unwrap());
+    assert!(database.get(b"n").is_none());
+}
+
+#[test]
 fn what_is_no_store_or_is_open_or_too_long_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
