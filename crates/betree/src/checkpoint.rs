@@ -22,6 +22,9 @@ use parking_lot::Mutex;
 use std::{collections::BTreeMap, io, mem, sync::Arc};
 use xxhash_rust::xxh3::xxh3_64;
 
+/// Epochs after which no reader may look for what was retired.
+const EPOCHS: usize = 3;
+
 /// The checkpoints of a store.
 #[derive(Debug)]
 pub struct CheckpointState {
@@ -223,6 +226,8 @@ impl StoreCore {
             last.retired.push(segment.clone());
             segment.retire(&self.log.segments);
         }
+        // Those that were retired before are forgotten now, unless a reader is slow.
+        (0..EPOCHS).for_each(|_| crossbeam_epoch::pin().flush());
         let is_free = |segment: &mut Arc<LogSegment>| Arc::get_mut(segment).is_some();
         for segment in last.retired.extract_if(.., is_free) {
             let extent = segment.extent;

@@ -21,8 +21,6 @@ use std::{
 pub const KEY_BYTES_MAX: usize = (64 << 10) - 1;
 /// Longest value, bytes.
 pub const VALUE_BYTES_MAX: usize = 256 << 20;
-/// Longest value that is in a leaf: longer ones are in the log alone.
-const INLINE_BYTES_MAX: usize = 256;
 /// Length from which on a page is split: short ones are quick to merge, long ones have fewer
 /// separators above them.
 const PAGE_BYTES_MAX: usize = 12 << 10;
@@ -154,7 +152,7 @@ impl Database {
                 }
             }
             let (sequence, span) = self.state.log.append(shared, kind, key, value)?;
-            let change = LeafChange { sequence, key: key.into(), value: self.store.changed(kind, value, span) };
+            let change = LeafChange { sequence, key: key.into(), value: ChangedValue::of(kind, value, span) };
             leaf.push(&latch, hash, change);
             latch.is_changed = true;
             drop(latch);
@@ -266,20 +264,6 @@ impl StoreCore {
                 ValuePlace::Logged(segment, span)
             }
         })
-    }
-
-    /// The value of a change, as a leaf has it.
-    pub fn changed(&self, kind: RecordKind, value: &[u8], span: LogSpan) -> Option<ChangedValue> {
-        match kind {
-            RecordKind::Put if value.len() <= INLINE_BYTES_MAX => Some(ChangedValue::Inline(value.into())),
-            RecordKind::Put => {
-                if let Some(segment) = self.log.segments.get(span.slot) {
-                    segment.add_live(span.length.into());
-                }
-                Some(ChangedValue::Logged(span))
-            }
-            RecordKind::Delete | RecordKind::Next => None,
-        }
     }
 
     /// Counts a value that no leaf has any more.

@@ -7,7 +7,8 @@
 
 use crate::{
     leaf_page::{KeyHash, LeafPage},
-    stored_value::{LogSpan, StoredValue},
+    log_record::RecordKind,
+    stored_value::{LogSpan, StoredValue, is_inline},
 };
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
@@ -44,6 +45,15 @@ pub enum ChangedValue {
 }
 
 impl ChangedValue {
+    /// The value after a change of the log, with this value at that place.
+    pub fn of(kind: RecordKind, value: &[u8], span: LogSpan) -> Option<Self> {
+        match kind {
+            RecordKind::Put if is_inline(value.len()) => Some(Self::Inline(value.into())),
+            RecordKind::Put => Some(Self::Logged(span)),
+            RecordKind::Delete | RecordKind::Next => None,
+        }
+    }
+
     pub fn as_stored(&self) -> StoredValue<'_> {
         match self {
             Self::Inline(bytes) => StoredValue::Inline(bytes),

@@ -14,7 +14,7 @@ use crate::{
     log_record::{LogRecord, RECORD_HEADER, RecordKind},
     sequencer::Sequencer,
     space::{BLOCK_BYTES, FreeSpace, SpaceExtent},
-    stored_value::LogSpan,
+    stored_value::{LogSpan, is_inline},
 };
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -258,7 +258,7 @@ impl RedoLog {
     }
 
     /// Appends a change. Returns its sequence number, of which the sequencer must be told that it
-    /// is done, and where its value is.
+    /// is done, and where its value is. A value that leaves do not have is used from now on.
     pub fn append(&self, shared: &LogShared, kind: RecordKind, key: &[u8], value: &[u8]) -> io::Result<(u64, LogSpan)> {
         let length = LogRecord::length(key.len(), value.len());
         let mut tail = self.0.lock();
@@ -267,6 +267,10 @@ impl RedoLog {
         }
         let (segment, at, sequence) = (tail.segment.clone(), tail.used, shared.sequencer.next());
         tail.used += length;
+        if kind == RecordKind::Put && !is_inline(value.len()) {
+            // Before the log goes on elsewhere: a segment that nobody uses is given back then.
+            segment.add_live(i64::try_from(value.len()).expect("a value is short"));
+        }
         drop(tail);
         let record = LogRecord { sequence, kind, key, value };
         segment.store(at, &record);
@@ -308,5 +312,55 @@ impl fmt::Debug for LogSegment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { slot, number, extent, .. } = self;
         f.debug_struct("LogSegment").field("slot", slot).field("number", number).field("extent", extent).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::simulated_device::SimulatedDevice;
+
+    fn shared() -> LogShared {
+        let device = Arc::new(SimulatedDevice::new(&[]));
+        LogShared { device, space: Mutex::default(), sequencer: Sequencer::after(0), segments: Arc::default() }
+    }
+
+    #[test]
+    fn the_segment_of_a_long_value_is_used_as_soon_as_the_value_is_logged() {
+        let shared = shared();
+        let log = RedoLog::new(&shared).unwrap();
+        let (_, span) = log.append(&shared, RecordKind::Put, b"long", &[1; 300]).unwrap();
+        let segment = shared.segments.get(span.slot).unwrap();
+        assert_eq!((segment.live(), segment.value(span)), (300, &[1; 300][..]));
+        log.append(&shared, RecordKind::Put, b"short", &[1; 20]).unwrap();
+        log.append(&shared, RecordKind::Delete, b"long", &[]).unwrap();
+        assert_eq!(segment.live(), 300);
+    }
+
+    #[test]
+    fn a_log_leads_through_all_of_its_segments() {
+        let shared = shared();
+        let log = RedoLog::new(&shared).unwrap();
+        let mut segment = shared.segments.get(log.end().slot).unwrap();
+        let values: Vec<Vec<u8>> = (0..300_usize).map(|number| vec![7; number * 37 % 9000]).collect();
+        for value in &values {
+            log.append(&shared, RecordKind::Put, b"key", value).unwrap();
+        }
+        let (mut offset, mut found, mut segments) = (0, Vec::new(), 1);
+        loop {
+            let next = {
+                let Some(record) = segment.record(offset) else { break };
+                if record.kind != RecordKind::Next {
+                    offset += LogRecord::length(record.key.len(), record.value.len());
+                    found.push((record.sequence, record.value.to_vec()));
+                    continue;
+                }
+                shared.open_next(record.value).unwrap().unwrap()
+            };
+            (segment, offset) = (next, 0);
+            segments += 1;
+        }
+        assert!(found.into_iter().eq((1..).zip(values)));
+        assert!(segments > 5, "{segments}");
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     checkpoint::{CheckpointState, LastCheckpoint},
     database::DatabaseState,
     device::Device,
-    leaf::{Leaf, LeafChange},
+    leaf::{ChangedValue, Leaf, LeafChange},
     leaf_page::LeafPage,
     log::{LogSegment, LogShared, RedoLog, SegmentTable},
     log_record::{LogRecord, RecordKind},
@@ -75,7 +75,10 @@ pub fn open(device: Arc<dyn Device>, path: &Path, options: Options) -> Result<St
     }
     for change in changes {
         let LoggedChange { sequence, database, kind, key, segment, span } = change;
-        let value = core.changed(kind, segment.value(span), span);
+        let value = ChangedValue::of(kind, segment.value(span), span);
+        if let Some(ChangedValue::Logged(span)) = value {
+            segment.add_live(span.length.into());
+        }
         databases[database].replay(&core, LeafChange { sequence, key, value });
     }
     core.databases.write().extend(databases.into_iter().map(|state| (state.name.clone(), state)));

@@ -13,7 +13,9 @@ use crate::{
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::{
     collections::BTreeMap,
-    fmt, io,
+    fmt,
+    fs::File,
+    io,
     path::Path,
     sync::{
         Arc, OnceLock, Weak,
@@ -108,7 +110,12 @@ impl Store {
     /// # Errors
     /// If the file has something else, or is open elsewhere, or cannot be read.
     pub fn open(path: &Path, options: Options) -> Result<Self, StoreError> {
-        let file = std::fs::File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        if file.metadata()?.len() == 0 {
+            // So that the loss of power leaves its name too.
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            File::open(folder)?.sync_all()?;
+        }
         let device = FileDevice::new(file).ok_or_else(|| StoreError::InUse { path: path.into() })?;
         Self::open_device(Arc::new(device), path, options)
     }

@@ -79,7 +79,7 @@ fn space_of_values_that_were_replaced_is_used_again() {
     let device = SimulatedDevice::new(&[]);
     let store = open(&device);
     let database = store.database("d").unwrap();
-    let live = 40 * 20_000;
+    // More than the device has, in all.
     for round in 0..40 {
         for number in 0..40_u32 {
             database.put(&number.to_be_bytes(), &random.bytes(20_000)).unwrap();
@@ -88,9 +88,12 @@ fn space_of_values_that_were_replaced_is_used_again() {
         for number in 0..40_u32 {
             database.put(b"other", &number.to_be_bytes()).unwrap();
         }
-        store.checkpoint().unwrap();
-        let stats = store.stats();
-        assert!(stats.device_bytes < 12 * live, "round {round}: {stats:?}");
+        // Readers of other stores may hold up what is retired for a moment.
+        let is_free = || {
+            store.checkpoint().unwrap();
+            store.stats().log_bytes <= 3 * (4 << 20)
+        };
+        assert!((0..10_000).any(|_| is_free()), "round {round}: {:?}", store.stats());
     }
 }
 

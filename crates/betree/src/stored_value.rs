@@ -1,5 +1,13 @@
 //! A value as trees have it: the bytes, or where they are in the log.
 
+/// Longest value that is in a leaf: longer ones are in the log alone.
+const INLINE_BYTES_MAX: usize = 256;
+
+/// True if a value of this length is in the leaf.
+pub fn is_inline(length: usize) -> bool {
+    length <= INLINE_BYTES_MAX
+}
+
 /// The place of a value in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LogSpan {
