@@ -494,6 +494,24 @@ async fn a_client_whose_nodes_have_left_asks_one_that_it_has_never_spoken_with()
     assert_eq!(fs.data_nodes(), [NodeId(3)]);
 }
 
+/// The node that is asked first may not know yet that another one has left.
+#[tokio::test]
+async fn a_client_asks_others_until_one_says_that_a_node_has_left() {
+    let pool = Pool::of(3);
+    let made = directories(&pool.client().await).await;
+    let (left, never) = (Arc::new(AtomicU64::new(u64::MAX)), Arc::new(AtomicU64::new(u64::MAX)));
+    let way = |node: InProcessConnection| {
+        let calls = if node.0.id() == NodeId(2) { &left } else { &never };
+        CrashingConnection::sharing(node, calls.clone())
+    };
+    let fs = pool.over(way, IMPATIENT).await;
+    let [_, leaving, stays] = pool.nodes() else { panic!("three nodes") };
+    leave(std::slice::from_ref(leaving), stays).await;
+    left.store(0, Relaxed);
+    let there = made.into_iter().find(|directory| home(*directory, 3) == 2).unwrap();
+    assert_eq!(fs.stat(there).await.unwrap().file, there);
+}
+
 /// A connection that loses one call, when it is told to.
 #[derive(Debug)]
 struct LosesOneCall<C> {

@@ -191,8 +191,8 @@ impl Router {
     }
 
     /// Asks other nodes for the map, when one is not reached: it may have left the pool, with its
-    /// partitions at other nodes. Those that know the session are asked first; others may have left
-    /// too. Does nothing if they were asked a moment ago.
+    /// partitions at other nodes. They are asked until one says that it has left, for some may not
+    /// know yet; those that know the session first. Does nothing if they were asked a moment ago.
     pub async fn learn_from_others(&self, state: &SessionState, away: &NodeLink) {
         if !away.may_have_left() {
             return;
@@ -203,7 +203,10 @@ impl Router {
         let unknown = unknown.into_iter().filter(|_| state.process == process::id());
         for other in greeted.into_iter().chain(unknown) {
             if let Ok(Answer::Hello(reply)) = other.connection.call(hello_request(state.id)).await {
-                return self.learn_map(&reply.map);
+                self.learn_map(&reply.map);
+            }
+            if !away.is_present() {
+                return;
             }
         }
     }

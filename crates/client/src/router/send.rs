@@ -74,13 +74,26 @@ impl Router {
 
     async fn send_by_map(&self, outgoing: Outgoing<'_>) -> Outcome<Answer> {
         self.admit(outgoing).await?;
-        let (link, epoch) = self.link_to(outgoing.partition)?;
-        if !outgoing.state.has_greeted(link) {
-            self.greet(outgoing.state, link).await?;
-        }
+        let (link, epoch) = self.greeted_link_to(outgoing.state, outgoing.partition).await?;
         match call(link, epoch, outgoing).await {
             Ok(answer) => Ok(answer),
             Err(failure) => self.resend(outgoing, link, failure).await,
+        }
+    }
+
+    /// The node that has a partition, with the epoch of its entry; it knows the session. One that
+    /// turns out to have left is not waited for.
+    async fn greeted_link_to(&self, state: &SessionState, partition: PartitionId) -> Outcome<(&NodeLink, Epoch)> {
+        loop {
+            let (link, epoch) = self.link_to(partition)?;
+            if state.has_greeted(link) {
+                return Ok((link, epoch));
+            }
+            match self.greet(state, link).await {
+                Ok(()) => return Ok((link, epoch)),
+                Err(_) if !link.is_present() && self.home(partition) != Some(link.node) => {}
+                Err(refusal) => return Err(refusal),
+            }
         }
     }
 
@@ -201,10 +214,7 @@ impl Router {
                 }
             }
             let epoch;
-            (link, epoch) = self.link_to(partition)?;
-            if !state.has_greeted(link) {
-                self.greet(state, link).await?;
-            }
+            (link, epoch) = self.greeted_link_to(state, partition).await?;
             failure = match call(link, epoch, outgoing).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
