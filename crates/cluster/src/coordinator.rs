@@ -178,12 +178,12 @@ impl Coordinator {
 
     /// Begins the next moves of the plan, as many as nodes may have at a time.
     fn begin_moves(&mut self, state: &ClusterState, now: Duration) -> Vec<ClusterCommand> {
-        let mut commands = self.renew_plan(state, now);
         let is_open = |step: &PartitionMove| {
             let entry = state.map().entry(step.partition);
             entry.is_some_and(|entry| entry.epoch == step.epoch) && state.moves().all(|known| known != *step)
         };
         self.proposed.retain(|_, (step, at)| now.saturating_sub(*at) < PROPOSAL_WAIT && is_open(step));
+        let mut commands = self.renew_plan(state, now);
         let mut busy: BTreeMap<NodeId, usize> = BTreeMap::new();
         for PartitionMove { from, to, .. } in state.moves().chain(self.proposed.values().map(|(step, _)| *step)) {
             *busy.entry(from).or_default() += 1;
@@ -224,7 +224,8 @@ impl Coordinator {
             return Vec::new();
         }
         let mut map = state.map().clone();
-        for PartitionMove { partition, to, .. } in state.moves() {
+        // Also after those that are to begin: otherwise others would take their place.
+        for PartitionMove { partition, to, .. } in state.moves().chain(self.proposed.values().map(|(step, _)| *step)) {
             if let Some(entry) = map.entry(partition).map(|entry| entry.moved(to)) {
                 map.learn(partition, entry);
             }
@@ -480,6 +481,31 @@ mod tests {
         let known = ClusterEvent::Report { node: NodeId(1), report: report(Some(BTreeMap::new())) };
         world.leader.on(known, &world.state, world.now);
         assert_eq!(tick(&mut world).len(), world.leader.settings.moves_per_node, "and they begin without waiting");
+    }
+
+    #[test]
+    fn plans_that_are_made_while_the_log_is_late_count_what_is_to_begin() {
+        for seed in 0..50 {
+            let mut world = World::new(2, seed);
+            world.join(99);
+            let mut begun = 0;
+            while begun < 21 {
+                for node in 1..=3 {
+                    let report = NodeReport { loads: Some(BTreeMap::new()), ..NodeReport::default() };
+                    world.leader.on(ClusterEvent::Report { node: NodeId(node), report }, &world.state, world.now);
+                }
+                world.leader.on(ClusterEvent::Tick, &world.state, world.now);
+                let planned = world.leader.plan.steps.len() + world.leader.proposed.len() + begun;
+                assert_eq!(planned, 21, "seed {seed}: a third of 64, after {begun}");
+                // Of those that are to begin, the log gets one.
+                let steps: Vec<_> = world.leader.proposed.values().map(|(step, _)| *step).collect();
+                let step = world.random.pick(&steps);
+                world.state.apply(&ClusterEntry::Begin(step)).unwrap();
+                world.state.apply(&ClusterEntry::Commit(step)).unwrap();
+                begun += 1;
+                world.now += Duration::from_secs(1);
+            }
+        }
     }
 
     #[test]
