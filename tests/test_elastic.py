@@ -98,8 +98,12 @@ def test_every_node_of_a_pool_can_be_replaced_also_the_first_and_old_pool_files_
     for name, bytes_put in data.items():
         assert home.run("get", name, "-").stdout == bytes_put
         assert home.run("get", "--pool", str(old), name, "-").stdout == bytes_put, "node 2 leads to the others"
-    placed = home.run("put", "--placement", "at(1)", "late", "-", stdin=bytes(2_000_000))
-    assert (placed.returncode, "node 1 has left the pool" in placed.stderr.decode()) == (0, True), placed.stderr
+
+    def is_placed_elsewhere() -> bool:
+        return b"node 1 has left the pool" in home.run("put", "--placement", "at(1)", "late", "-", stdin=bytes(2_000_000)).stderr
+
+    wait_for(is_placed_elsewhere, "the other node knows that it has left")
+    assert home.run("get", "late", "-").stdout == bytes(2_000_000)
     home.ok("pool", "shrink", "--node", "2")
     assert partitions(home) == {3: 64}
     for name, bytes_put in data.items():

@@ -220,9 +220,12 @@ impl Manager {
                         self.leader.record(format!("node {} leads the managers", self.node.id()));
                     }
                     led = true;
-                    let commands = self.hear(ClusterEvent::Tick, &state);
-                    self.execute(commands);
-                    self.change_members(&state);
+                    // A leader that leaves the members leaves what is to begin to the next one: what
+                    // it proposed meanwhile would hold up its own successor.
+                    if self.change_members(&state) {
+                        let commands = self.hear(ClusterEvent::Tick, &state);
+                        self.execute(commands);
+                    }
                 }
                 Err(_) => led = false,
             }
@@ -337,13 +340,14 @@ impl Manager {
         }
     }
 
-    /// Has the right nodes agree on the state.
-    fn change_members(self: &Arc<Self>, state: &ClusterState) {
+    /// Has the right nodes agree on the state. Returns whether this one is to be among them.
+    fn change_members(self: &Arc<Self>, state: &ClusterState) -> bool {
         let members = self.log.members();
         let silent = self.leader.memory.lock().coordinator.silent_nodes(state, self.leader.now());
         let wanted = wanted_members(state, &members, &silent);
+        let stays = wanted.contains(&self.node.id());
         if wanted == members || self.leader.changes_members.swap(true, SeqCst) {
-            return;
+            return stays;
         }
         let manager = self.clone();
         self.spawn(async move {
@@ -353,6 +357,7 @@ impl Manager {
             }
             manager.leader.changes_members.store(false, SeqCst);
         });
+        stays
     }
 }
 
