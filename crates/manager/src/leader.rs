@@ -220,8 +220,8 @@ impl Manager {
                         self.leader.record(format!("node {} leads the managers", self.node.id()));
                     }
                     led = true;
-                    // A leader that leaves the members leaves what is to begin to the next one: what
-                    // it proposed meanwhile would hold up its own successor.
+                    // A leader that leaves the members leaves what is to begin to the next one:
+                    // what it proposed meanwhile would hold up its own successor.
                     if self.change_members(&state) {
                         let commands = self.hear(ClusterEvent::Tick, &state);
                         self.execute(commands);
