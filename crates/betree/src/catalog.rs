@@ -1,4 +1,4 @@
-//! What a checkpoint is made of: the catalog, and the superblocks that lead to it.
+//! The parts of a checkpoint beside the pages: the catalog, and the superblocks that lead to it.
 //!
 //! ```text
 //!   block 0, block 1: superblocks, written in turn; of whole ones the higher generation counts
@@ -28,7 +28,7 @@ pub struct Superblock {
     pub catalog_checksum: u64,
 }
 
-/// What a block at the place of a superblock is.
+/// The content of a block at the place of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundSuperblock {
     /// A whole one.
@@ -37,6 +37,11 @@ pub enum FoundSuperblock {
     Newer(u32),
     /// Something else, or a damaged one.
     None,
+}
+
+/// The first block of a store until its first checkpoint is there.
+pub fn empty_store() -> Vec<u8> {
+    [&MAGIC[..], &VERSION.to_le_bytes()].concat()
 }
 
 impl Superblock {

@@ -41,7 +41,7 @@ pub struct ChosenCheckpoint {
     pub sequence: u64,
 }
 
-/// What is on the device.
+/// The checkpoint on the device, and what the next one needs.
 #[derive(Debug, Default)]
 pub struct LastCheckpoint {
     generation: u64,
@@ -56,7 +56,7 @@ pub struct LastCheckpoint {
     retired: Vec<Arc<LogSegment>>,
 }
 
-/// What a checkpoint is of.
+/// The state of which a checkpoint is made.
 struct ChosenState {
     chosen: ChosenCheckpoint,
     last_segment: u64,
@@ -113,7 +113,7 @@ impl StoreCore {
         self.write_checkpoint(&mut last, &state)
     }
 
-    /// Chooses what the next checkpoint is of.
+    /// Chooses the state of the next checkpoint.
     fn choose(&self, number: u64) -> ChosenState {
         let _alone = self.merge_gate.write();
         let databases: Vec<_> = self.databases.read().values().cloned().collect();

@@ -1,7 +1,7 @@
 //! A database: an ordered map of bytes.
 
 use crate::{
-    leaf::{ChangedValue, Leaf, LeafChange, LeafStatus, with_keys},
+    leaf::{ChangedValue, Leaf, LeafChange, LeafStatus},
     leaf_page::{KeyHash, LeafPage},
     log::{LogSegment, RedoLog},
     log_record::RecordKind,
@@ -32,7 +32,7 @@ pub struct Database {
     pub(crate) state: Arc<DatabaseState>,
 }
 
-/// What is in memory of a database.
+/// The state of a database in memory.
 #[derive(Debug)]
 pub struct DatabaseState {
     pub name: Box<str>,
@@ -67,7 +67,7 @@ impl Database {
     /// If key or value are too long, or the device is full or has failed. Then nothing has changed.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_value(value)?;
-        self.change(RecordKind::Put, key, value, RequiredValue::Any).map(drop)
+        self.change(RecordKind::Put, key, value, ExpectedValue::Any).map(drop)
     }
 
     /// Gives a key the value `new` (`None`: removes it), if its value is `expected` (`None`: if it
@@ -83,7 +83,7 @@ impl Database {
     ) -> Result<bool, StoreError> {
         let (kind, value) = new.map_or((RecordKind::Delete, &[][..]), |value| (RecordKind::Put, value));
         check_value(value)?;
-        self.change(kind, key, value, RequiredValue::Exactly(expected))
+        self.change(kind, key, value, ExpectedValue::Exactly(expected))
     }
 
     /// Removes a key, if it is there.
@@ -91,7 +91,7 @@ impl Database {
     /// # Errors
     /// As those of [`Self::put`].
     pub fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
-        self.change(RecordKind::Delete, key, &[], RequiredValue::Any).map(drop)
+        self.change(RecordKind::Delete, key, &[], ExpectedValue::Any).map(drop)
     }
 
     /// Up to `limit` entries from a bound on, in the order of the keys. An entry that is changed
@@ -126,7 +126,7 @@ impl Database {
         kind: RecordKind,
         key: &[u8],
         value: &[u8],
-        required: RequiredValue<'_>,
+        required: ExpectedValue<'_>,
     ) -> Result<bool, StoreError> {
         if key.len() > KEY_BYTES_MAX {
             return Err(StoreError::KeyTooLong { length: key.len(), max: KEY_BYTES_MAX });
@@ -143,7 +143,7 @@ impl Database {
                 self.state.make_room(&self.store, key, &leaf, latch);
                 continue;
             }
-            if let RequiredValue::Exactly(expected) = required {
+            if let ExpectedValue::Exactly(expected) = required {
                 let readers = crossbeam_epoch::pin();
                 let found = leaf.load().get(key, hash).map(|value| self.store.hold(value));
                 drop(readers);
@@ -172,7 +172,7 @@ fn check_value(value: &[u8]) -> Result<(), StoreError> {
 
 /// The value that a key must have before it is changed.
 #[derive(Clone, Copy)]
-enum RequiredValue<'a> {
+enum ExpectedValue<'a> {
     /// Any, or none.
     Any,
     /// This one, or none.
@@ -209,13 +209,8 @@ impl DatabaseState {
         let gate = store.merge_gate.read();
         let state = leaf.load();
         store.image_before_merge(leaf, &state, &mut latch);
-        let (mut keys, mut entries) = (Vec::new(), Vec::new());
-        let each = |key: &[u8], value| {
-            keys.extend_from_slice(key);
-            entries.push((key.len(), value));
-        };
-        state.merged(&[], u64::MAX, each, |dropped| store.count_dropped(dropped));
-        let entries = with_keys(&keys, entries);
+        let merged = state.merge(u64::MAX, |dropped| store.count_dropped(dropped));
+        let entries = merged.entries();
         let page = LeafPage::build(&entries);
         if page.as_bytes().len() <= PAGE_BYTES_MAX || entries.len() < 2 {
             leaf.replace(&latch, page);

@@ -13,7 +13,7 @@ use std::{fmt, io, sync::Arc};
 ///
 /// Writes that do not overlap may come from several threads at a time. Offsets and lengths are
 /// bytes.
-pub trait Device: Send + Sync + fmt::Debug + 'static {
+pub trait StoreDevice: Send + Sync + fmt::Debug + 'static {
     /// The length of what was written or reserved.
     fn length(&self) -> io::Result<u64>;
 

@@ -62,7 +62,7 @@ impl ChangedValue {
     }
 }
 
-/// What a leaf is at a moment, for readers.
+/// The state of a leaf at a moment, for readers.
 pub struct LeafState {
     page: Arc<LeafPage>,
     /// Fingerprints of the changes, of as many as there are.
@@ -78,7 +78,7 @@ pub struct Leaf {
     latch: Mutex<LeafStatus>,
 }
 
-/// What a leaf's writers know.
+/// The knowledge of a leaf's writers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeafStatus {
     /// True if other leaves have taken its place: look for those.
@@ -120,13 +120,18 @@ impl LeafState {
 
     /// The page as of a sequence number, all changes up to which are here.
     pub fn page_as_of(&self, sequence: u64) -> LeafPage {
-        let (mut keys, mut entries) = (Vec::new(), Vec::new());
+        LeafPage::build(&self.merge(sequence, |_| {}).entries())
+    }
+
+    /// All entries as of a sequence number; see [`Self::merged`].
+    pub fn merge<'a>(&'a self, up_to: u64, dropped: impl FnMut(StoredValue<'a>)) -> MergedEntries<'a> {
+        let mut merged = MergedEntries::default();
         let each = |key: &[u8], value| {
-            keys.extend_from_slice(key);
-            entries.push((key.len(), value));
+            merged.keys.extend_from_slice(key);
+            merged.values.push((key.len(), value));
         };
-        self.merged(&[], sequence, each, |_| {});
-        LeafPage::build(&with_keys(&keys, entries))
+        self.merged(&[], up_to, each, dropped);
+        merged
     }
 
     /// True if all changes are as of a sequence number.
@@ -183,14 +188,26 @@ impl LeafState {
     }
 }
 
-/// Entries with their keys, of which the lengths are known.
-pub fn with_keys<'a>(mut keys: &'a [u8], lengths: Vec<(usize, StoredValue<'a>)>) -> Vec<(&'a [u8], StoredValue<'a>)> {
-    let entries = lengths.into_iter().map(|(length, value)| {
-        let (key, after) = keys.split_at(length);
-        keys = after;
-        (key, value)
-    });
-    entries.collect()
+/// Entries of a leaf, for the pages of new ones.
+#[derive(Default)]
+pub struct MergedEntries<'a> {
+    /// The keys, one after the other.
+    keys: Vec<u8>,
+    /// The length of each key, and its value.
+    values: Vec<(usize, StoredValue<'a>)>,
+}
+
+impl MergedEntries<'_> {
+    /// The entries, as a page gets them.
+    pub fn entries(&self) -> Vec<(&[u8], StoredValue<'_>)> {
+        let mut keys = &self.keys[..];
+        let entries = self.values.iter().map(|(length, value)| {
+            let (key, after) = keys.split_at(*length);
+            keys = after;
+            (key, *value)
+        });
+        entries.collect()
+    }
 }
 
 impl Leaf {

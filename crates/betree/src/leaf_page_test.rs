@@ -1,3 +1,5 @@
+//! Pages against sorted maps, and damaged pages.
+
 use super::*;
 use std::collections::BTreeMap;
 use test_support::Random;

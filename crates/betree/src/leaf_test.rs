@@ -1,3 +1,5 @@
+//! Leaves against versions of a map, and readers beside a writer.
+
 use super::*;
 use std::{collections::BTreeMap, thread};
 use test_support::Random;

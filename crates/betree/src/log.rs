@@ -10,7 +10,7 @@
 
 use crate::{
     bytes_at::{u32_at, u64_at},
-    device::{Device, MappedRange},
+    device::{MappedRange, StoreDevice},
     log_record::{LogRecord, RECORD_HEADER, RecordKind},
     sequencer::Sequencer,
     space::{BLOCK_BYTES, FreeSpace, SpaceExtent},
@@ -35,10 +35,10 @@ const SEGMENT_BYTES_MAX: u64 = 4 << 20;
 const NEXT_LENGTH: usize = RECORD_HEADER + NEXT_VALUE;
 const NEXT_VALUE: usize = 32;
 
-/// What all logs of a store share.
+/// The parts that all logs of a store share.
 #[derive(Debug)]
 pub struct LogShared {
-    pub device: Arc<dyn Device>,
+    pub device: Arc<dyn StoreDevice>,
     pub space: Mutex<FreeSpace>,
     pub sequencer: Sequencer,
     pub segments: Arc<SegmentTable>,
@@ -146,7 +146,7 @@ fn segment_slot<'a>(
 
 impl LogSegment {
     /// Maps a segment.
-    pub fn open(device: &dyn Device, slot: u32, number: u64, extent: SpaceExtent) -> io::Result<Self> {
+    pub fn open(device: &dyn StoreDevice, slot: u32, number: u64, extent: SpaceExtent) -> io::Result<Self> {
         let length = usize::try_from(extent.length).expect("a segment is mapped");
         let map = device.map(extent.offset, length)?;
         let (live, is_retired) = (AtomicI64::new(0), AtomicBool::new(false));

@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 /// Length of a record without key and value.
 pub const RECORD_HEADER: usize = 24;
 
-/// What a record does.
+/// The effect of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordKind {
     /// Gives a key a value.

@@ -6,10 +6,10 @@
 //! another checkpoint is made at once.
 
 use crate::{
-    catalog::{Catalog, DatabaseEntry, FoundSuperblock, Superblock, VERSION},
+    catalog::{Catalog, DatabaseEntry, FoundSuperblock, Superblock, VERSION, empty_store},
     checkpoint::{CheckpointState, LastCheckpoint},
     database::DatabaseState,
-    device::Device,
+    device::StoreDevice,
     leaf::{ChangedValue, Leaf, LeafChange},
     leaf_page::LeafPage,
     log::{LogSegment, LogShared, RedoLog, SegmentTable},
@@ -46,10 +46,13 @@ struct ReadLog {
 }
 
 /// Opens the store in a device; an empty device becomes an empty store.
-pub fn open(device: Arc<dyn Device>, path: &Path, options: Options) -> Result<StoreCore, StoreError> {
+pub fn open(device: Arc<dyn StoreDevice>, path: &Path, options: Options) -> Result<StoreCore, StoreError> {
     let Some(superblock) = find_superblock(&*device, path)? else {
         let space = Mutex::new(FreeSpace::around([SUPERBLOCKS]));
         let log = LogShared { device, space, sequencer: Sequencer::after(0), segments: Arc::default() };
+        log.device.reserve(SUPERBLOCKS.offset, SUPERBLOCKS.length)?;
+        log.device.write(SUPERBLOCKS.offset, &empty_store())?;
+        log.device.sync()?;
         let core = StoreCore::new(log, CheckpointState::after(LastCheckpoint::default()), options, 0);
         core.make_checkpoint()?;
         return Ok(core);
@@ -88,12 +91,15 @@ pub fn open(device: Arc<dyn Device>, path: &Path, options: Options) -> Result<St
     Ok(core)
 }
 
-/// The superblock that counts; `None` if the device is empty.
-fn find_superblock(device: &dyn Device, path: &Path) -> Result<Option<Superblock>, StoreError> {
-    let length = device.length()?.min(SUPERBLOCKS.length);
-    let mut blocks = vec![0; usize::try_from(length).expect("two blocks")];
+/// The superblock that counts; `None` if the device is empty, or a store that was not made to the
+/// end. Other files may begin with zeros too, so a longer one that does is no store.
+fn find_superblock(device: &dyn StoreDevice, path: &Path) -> Result<Option<Superblock>, StoreError> {
+    let length = device.length()?;
+    let mut blocks = vec![0; usize::try_from(length.min(SUPERBLOCKS.length)).expect("two blocks")];
     device.read(0, &mut blocks)?;
-    if blocks.iter().all(|byte| *byte == 0) {
+    let begins = blocks.strip_prefix(&*empty_store()).unwrap_or(&blocks);
+    let is_begun = begins.len() < blocks.len() || length <= SUPERBLOCKS.length;
+    if is_begun && begins.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
     blocks.resize(usize::try_from(SUPERBLOCKS.length).expect("two blocks"), 0);
@@ -113,7 +119,7 @@ fn find_superblock(device: &dyn Device, path: &Path) -> Result<Option<Superblock
     best.map(Some).ok_or_else(|| StoreError::NoStore { path: path.into() })
 }
 
-fn read_catalog(device: &dyn Device, superblock: &Superblock) -> Result<Catalog, StoreError> {
+fn read_catalog(device: &dyn StoreDevice, superblock: &Superblock) -> Result<Catalog, StoreError> {
     let damaged = || StoreError::Damaged { what: "the catalog".to_owned() };
     check_extent(device, superblock.catalog).ok_or_else(damaged)?;
     let mut bytes = vec![0; usize::try_from(superblock.catalog_length).map_err(|_| damaged())?];
@@ -125,12 +131,12 @@ fn read_catalog(device: &dyn Device, superblock: &Superblock) -> Result<Catalog,
 }
 
 /// Checks that an extent lies within the device.
-fn check_extent(device: &dyn Device, extent: SpaceExtent) -> Option<()> {
+fn check_extent(device: &dyn StoreDevice, extent: SpaceExtent) -> Option<()> {
     let end = extent.offset.checked_add(extent.length)?;
     (end <= device.length().ok()?).then_some(())
 }
 
-fn open_segments(device: &dyn Device, catalog: &Catalog) -> Result<Arc<SegmentTable>, StoreError> {
+fn open_segments(device: &dyn StoreDevice, catalog: &Catalog) -> Result<Arc<SegmentTable>, StoreError> {
     let segments = Arc::<SegmentTable>::default();
     segments.go_on_after(catalog.last_segment);
     for segment in &catalog.segments {

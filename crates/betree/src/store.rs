@@ -3,7 +3,7 @@
 use crate::{
     checkpoint::CheckpointState,
     database::{Database, DatabaseState, LogRecordBytes},
-    device::{Device, FileDevice},
+    device::{FileDevice, StoreDevice},
     leaf::{Leaf, LeafState, LeafStatus},
     leaf_page::LeafPage,
     log::{LogShared, RedoLog},
@@ -50,7 +50,7 @@ impl Default for Options {
     }
 }
 
-/// What a store holds.
+/// Counts of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreStats {
     /// The number of databases.
@@ -72,7 +72,7 @@ pub struct Store {
     checkpointer: Option<JoinHandle<()>>,
 }
 
-/// What all handles of a store share.
+/// The parts that all handles of a store share.
 pub struct StoreCore {
     pub log: LogShared,
     pub databases: RwLock<BTreeMap<Box<str>, Arc<DatabaseState>>>,
@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// Opens the store in a device; `path` names it in errors.
-    pub(crate) fn open_device(device: Arc<dyn Device>, path: &Path, options: Options) -> Result<Self, StoreError> {
+    pub(crate) fn open_device(device: Arc<dyn StoreDevice>, path: &Path, options: Options) -> Result<Self, StoreError> {
         let core = Arc::new(recovery::open(device, path, options)?);
         let weak = Arc::downgrade(&core);
         let checkpointer = thread::Builder::new()
@@ -160,7 +160,7 @@ impl Store {
         self.core.sync_up_to(self.core.log.sequencer.complete())
     }
 
-    /// What the store holds now.
+    /// The counts of now.
     pub fn stats(&self) -> StoreStats {
         let core = &self.core;
         let (segments, space) = (core.log.segments.all(), core.log.space.lock());

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-/// Why a store did not do something.
+/// The reason for which a store did not do something.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {

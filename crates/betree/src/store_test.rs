@@ -1,3 +1,5 @@
+//! Stores against maps: reopened, full, failed, used by several threads, opened in error.
+
 use super::*;
 use crate::{ValueBytes, device::simulated_device::SimulatedDevice};
 use std::{collections::BTreeMap, ops::Bound};
@@ -172,6 +174,11 @@ fn what_is_no_store_or_is_open_or_too_long_is_refused() {
     std::fs::write(&path, b"something else").unwrap();
     let refused = Store::open(&path, MANUAL).unwrap_err().to_string();
     assert!(refused.contains("is no store"), "{refused}");
+    // As images of discs do.
+    let zeros = [vec![0; 40_000], b"precious".to_vec()].concat();
+    std::fs::write(&path, &zeros).unwrap();
+    assert!(matches!(Store::open(&path, MANUAL), Err(StoreError::NoStore { .. })));
+    assert_eq!(std::fs::read(&path).unwrap(), zeros);
     let path = folder.path().join("store");
     let store = Store::open(&path, MANUAL).unwrap();
     assert!(matches!(Store::open(&path, MANUAL), Err(StoreError::InUse { .. })));

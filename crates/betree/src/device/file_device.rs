@@ -1,7 +1,7 @@
 //! A file as a device.
 #![expect(unsafe_code, reason = "bytes of a mapping")]
 
-use super::{Device, MappedRange};
+use super::{MappedRange, StoreDevice};
 use memmap2::MmapRaw;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use std::{
@@ -39,7 +39,7 @@ impl Drop for FileDevice {
     }
 }
 
-impl Device for FileDevice {
+impl StoreDevice for FileDevice {
     fn length(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }

@@ -2,7 +2,7 @@
 //! that is killed leaves, and of what is there after the loss of power.
 #![expect(unsafe_code, reason = "mapped bytes, as of a file")]
 
-use super::{Device, MappedRange};
+use super::{MappedRange, StoreDevice};
 use memmap2::{MmapOptions, MmapRaw};
 use parking_lot::Mutex;
 use std::{
@@ -14,7 +14,7 @@ use std::{
 };
 use test_support::Random;
 
-/// What a device writes as a whole.
+/// Length of a run that a device writes as a whole.
 const SECTOR_BYTES: usize = 512;
 /// Longest device.
 const BYTES_MAX: u64 = 16 << 20;
@@ -122,7 +122,7 @@ impl SimulatedDevice {
     }
 }
 
-impl Device for SimulatedDevice {
+impl StoreDevice for SimulatedDevice {
     fn length(&self) -> io::Result<u64> {
         Ok(self.0.disk.lock().length)
     }
